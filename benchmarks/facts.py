@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from benchmarks import business
 from benchmarks.generators import Edges, chain_edges, group_edges, rmat_edges, tree_edges, uniform_edges
 from benchmarks.university import ontology_triples, university_facts, university_triples
 
@@ -120,6 +121,7 @@ FACTS: Mapping[str, Callable[[int], Tables]] = {
     "rmat1k-nonlinear": power_law_of_the_thesis,
     "lubm-rdfs": triples,
     "lubm-owl": named_triples,
+    **business.MAKERS,
 }
 
 
@@ -130,7 +132,11 @@ def write_facts(workload: str, size: int, folder: Path) -> None:
     unfinished.mkdir(parents=True)
     tables = FACTS[workload](size)
     options = pyarrow.csv.WriteOptions(include_header=False, delimiter="\t", quoting_style="none")
-    for predicate, table in tables.items():
-        pyarrow.csv.write_csv(table, unfinished / f"{predicate}.tsv", options)
+    with_header = pyarrow.csv.WriteOptions(quoting_style="none")
+    for name, table in tables.items():
+        if name.endswith(".csv"):
+            pyarrow.csv.write_csv(table, unfinished / name, with_header)
+        else:
+            pyarrow.csv.write_csv(table, unfinished / f"{name}.tsv", options)
     (unfinished / "facts").write_text(str(sum(table.num_rows for table in tables.values())))
     unfinished.rename(folder)

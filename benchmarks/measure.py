@@ -26,7 +26,13 @@ from benchmarks.record import Counts, Measurement, Record, Task
 ROOT = Path(__file__).parent.parent
 SECONDS_BETWEEN_LOOKS = 0.1
 PATIENCE = 5  # wall seconds for each CPU second of the limit: others may use the machine too
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "RAYON_NUM_THREADS", "NUMBA_NUM_THREADS", "ARROW_NUM_THREADS")
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "RAYON_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "ARROW_NUM_THREADS",
+    "POLARS_MAX_THREADS",
+)
 
 
 @dataclass(frozen=True)

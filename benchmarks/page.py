@@ -28,6 +28,7 @@ HEADINGS = {
     "stream": "Streams of updates, with marking and without",
     "spark": "On Spark",
     "temporal": "Rules over time",
+    "values": "Computing with values",
 }
 MEANING = (
     "CPU seconds of one process, start-up and imports apart: from the first file opened to the last fact "

@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from benchmarks.plain import seconds_text
 from benchmarks.record import Record
 from benchmarks.summary import reference_for
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import VALUED, WORKLOADS
 
 INK, FAINT = "#1d2733", "#697586"
 COLOURS = {
@@ -27,6 +27,7 @@ COLOURS = {
     "egglog": "#8d6cab",
     "nemo": "#5f9e6e",
     "clingo": "#bf6b5d",
+    "polars": "#4a6fa5",
 }
 OTHER_COLOUR = "#8a94a0"
 STYLE = Path(__file__).parent / "page.mplstyle"
@@ -72,7 +73,7 @@ class Panel:
 
     @property
     def title(self) -> str:
-        known = WORKLOADS.get(self.workload)
+        known = (WORKLOADS | VALUED).get(self.workload)
         return f"{self.workload}  {known.title}" if known else self.workload
 
     @property

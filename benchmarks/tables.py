@@ -37,12 +37,13 @@ def tables(records: Sequence[Record]) -> str:
     parts += temporal_tables(over_time)
     equated = [record for record in records if record.suite == "equality"]
     parts += equality_tables(equated)
+    parts += value_tables([record for record in records if record.suite == "values"])
     if parts or any(record.suite in ("explain", "store") for record in records):
         parts.append(targets_table(records))
     return "\n\n".join(parts)
 
 
-def sweep_tables(records: Sequence[Record]) -> Iterator[str]:
+def sweep_tables(records: Sequence[Record], done: str = "deleted / added back") -> Iterator[str]:
     """A table for each workload: a row for each maintainer, deletion and addition for each size."""
     for workload in dict.fromkeys(record.workload for record in records):
         own = [record for record in records if record.workload == workload]
@@ -51,7 +52,7 @@ def sweep_tables(records: Sequence[Record]) -> Iterator[str]:
         rows = [["", *(f"{size:,}" for size in sizes)]]
         for variant in dict.fromkeys(record.variant for record in own):
             rows.append([f"`{variant}`", *(change_cell(found.get((variant, size))) for size in sizes)])
-        yield f"{workload}, deleted / added back:\n\n{markdown(rows)}"
+        yield f"{workload}, {done}:\n\n{markdown(rows)}"
 
 
 def change_cell(record: Record | None) -> str:
@@ -153,6 +154,34 @@ def equality_cell(record: Record | None) -> str:
     if not record.is_done:
         return f"> {record.counts['reason']}"
     return f"{seconds_text(record.cpu_s)} ({number(record, 'derivations')})"
+
+
+def value_tables(records: Sequence[Record]) -> Iterator[str]:
+    """What jobs with values cost each engine, and what changes of order lines cost."""
+    changed = [record for record in records if record.workload == "changes"]
+    done = [record for record in records if record not in changed]
+    engines = list(dict.fromkeys(record.engine for record in done))
+    found = {(record.workload, record.size, record.engine): record for record in done}
+    rows = [["", "size", *engines, *(f"{engine}, MB" for engine in engines), "tidelog by DuckDB"]]
+    for workload, size in dict.fromkeys((record.workload, record.size) for record in done):
+        own = [found.get((workload, size, engine)) for engine in engines]
+        rows.append([workload, f"{size:,}", *map(computed_cell, own), *map(memory_cell, own)])
+        ours, theirs = (found.get((workload, size, engine)) for engine in ("tidelog", "duckdb"))
+        is_known = ours and theirs and ours.is_done and theirs.is_done
+        rows[-1].append(ratio_text(ours.cpu_s / theirs.cpu_s) if is_known and ours and theirs else "")
+    if done:
+        yield f"Jobs with values, from files to files, CPU and peak memory:\n\n{markdown(rows)}"
+    yield from sweep_tables(changed, "lines changed / changed back")
+
+
+def computed_cell(record: Record | None) -> str:
+    if record is None:
+        return ""
+    return seconds_text(record.cpu_s) if record.is_done else f"> {record.counts['reason']}"
+
+
+def memory_cell(record: Record | None) -> str:
+    return f"{record.peak_rss_mb:,.0f}" if record and record.is_done else ""
 
 
 def temporal_tables(records: Sequence[Record]) -> Iterator[str]:

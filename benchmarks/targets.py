@@ -1,4 +1,4 @@
-"""What was set out to be reached by changes, queries and Spark, against what records say; as Markdown."""
+"""What was set out to be reached, by suite, against what records say; as Markdown."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ HANDS = ("auto", "recompute")
 MARKED = ((("P_trans",), 1.0), (("P_seq",), 0.9), (("track0", "track1", "track2"), 1.0))
 COMPLETE = "45,899"  # facts of temporal LUBM after 30 rounds
 LATER = 10  # the round from which on procedures are compared
+BY_DUCKDB = {"W9": 1, "W9-doubles": 1, "W10": 1, "W11-interest": 0.5, "W11-parts": 0.5}
 SWEPT = ("W1", "W4", "W5", "W6", "cliques")
 
 
@@ -32,6 +33,7 @@ class Figures:
         done = [record for record in records if record.is_done]
         self.found = {(r.suite, r.workload, r.variant, r.size): r for r in done}
         self._asked = {(r.workload, r.variant or r.engine, r.size): r for r in done if r.suite == "query"}
+        self._computed = {(r.workload, r.engine, r.size): r for r in done if r.suite == "values"}
         self._reasoned = {(r.variant or r.engine, r.size): r for r in done if r.suite == "ontology"}
 
     def maintained(self, workload: str, variant: str, size: int) -> Record | None:
@@ -69,6 +71,15 @@ class Figures:
         """What OWL 2 RL over so many triples cost, by a variant of ours or a peer."""
         return self._reasoned.get((who, size))
 
+    def computed(self, workload: str, engine: str) -> Iterator[Record]:
+        """What a job with values cost an engine, the smallest size first."""
+        own = [key for key in self._computed if key[:2] == (workload, engine)]
+        return (self._computed[key] for key in sorted(own))
+
+    def single(self, workload: str, size: int) -> Record | None:
+        """What a job with values of one size cost tidelog."""
+        return self._computed.get((workload, "tidelog", size))
+
     def equated(self, workload: str, variant: str) -> Record | None:
         """What deleting 100 facts cost, with equality."""
         return self.found.get(("equality", workload, variant, 100))
@@ -99,6 +110,7 @@ def targets(records: Sequence[Record]) -> list[Target]:
         *explaining(figures),
         *storing(figures),
         *over_time(figures),
+        *computing(figures),
     ]
 
 
@@ -322,6 +334,25 @@ def later_seconds(record: Record) -> float:
     """The CPU seconds of the later rounds."""
     ends = str(record.counts["seconds_by_round"]).split()
     return float(ends[-1]) - float(ends[LATER - 2])
+
+
+def computing(figures: Figures) -> Iterator[Target]:
+    """What jobs with values were to cost, from files to files, and changes of a million order lines."""
+    for workload, limit in BY_DUCKDB.items():
+        peers = {record.size: record for record in figures.computed(workload, "duckdb")}
+        own = [record for record in figures.computed(workload, "tidelog") if record.size in peers]
+        times = [(record.cpu_s / peers[record.size].cpu_s, f"{record.size:,}") for record in own]
+        yield worst(f"{workload}: CPU by DuckDB's", limit, times)
+        memory = [(record.peak_rss_mb / peers[record.size].peak_rss_mb, f"{record.size:,}") for record in own]
+        yield worst(f"{workload}: peak memory by DuckDB's", 1.2, memory)
+    pairs, rounds = figures.single("W12", 3_000), figures.single("W13", 1_000_000)
+    yield at_most("W12, amicable numbers below 3,000", 2, pairs.cpu_s if pairs else None, seconds_text)
+    measured = rounds.cpu_s / rounds.size if rounds else None
+    yield at_most("W13, a round of a million", 2e-6, measured, seconds_text)
+    for lines, limit in ((1, 0.00005), (1_000, 0.006)):
+        changed = figures.found.get(("values", "changes", "auto", lines))
+        measured = changed.cpu_s if changed else None
+        yield at_most(f"W9, lines changed: {lines:,}", limit, measured, seconds_text)
 
 
 def equating(figures: Figures) -> Iterator[Target]:

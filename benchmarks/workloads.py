@@ -17,7 +17,8 @@ from benchmarks.program import FOLDER, program_path
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 OWL = "ontology"  # the program that an ontology is translated to
-SOURCES = (HERE / "generators.py", HERE / "university.py", HERE / "facts.py", FOLDER / "ontology.tsv")
+MAKERS = ("generators.py", "university.py", "business.py", "facts.py")
+SOURCES = (*(HERE / name for name in MAKERS), FOLDER / "ontology.tsv")
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,18 @@ ASKED: dict[str, Workload] = {
         Workload("rmat1k-nonlinear", "the same, nonlinear rules", 11_000, 1_100, "W7N"),
         Workload("lubm-rdfs", "university as triples, RDFS", 4_000_000, 20_000, "W6"),
         Workload("lubm-owl", "university as triples, OWL 2 RL of its ontology", 4_000_000, 20_000, OWL),
+    )
+}
+VALUED: dict[str, Workload] = {
+    workload.name: workload
+    for workload in (
+        Workload("W9", "order lines, prices are decimals", 1_000_000, 20_000),
+        Workload("W9-doubles", "order lines, prices are doubles", 1_000_000, 20_000),
+        Workload("W10", "log lines: texts, dateTimes, durations", 1_000_000, 10_000),
+        Workload("W11-interest", "compound interest of so many accounts", 100_000, 500),
+        Workload("W11-parts", "bills of materials of so many products", 5_000, 20),
+        Workload("W12", "amicable numbers, all pairs tried", 3_000, 200),
+        Workload("W13", "so many rounds of adding 1", 1_000_000, 10_000),
     )
 }
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import tidelog as tl
 from tidelog.engine.events import ChangePassed, Event, StratumMaintained
+from tidelog.maintenance.counting import RankCounting
 from tidelog.maintenance.driver import Driver
-from tidelog.maintenance.rank_counting import RankCounting
 from tidelog.maintenance.registry import MAINTAINERS
 
 PROGRAM = Path(__file__).with_name("reach.rls")

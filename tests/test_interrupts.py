@@ -224,10 +224,10 @@ def test_many_ctrl_cs_end_a_command_once(tmp_path: Path) -> None:
     (tmp_path / "p.rls").write_text(ENDLESS)
     show = (
         "import sys, tidelog.engine.fixpoint as fixpoint; from tidelog.__main__ import main; "
-        "told = []; advance = fixpoint._Stratum._advance\n"
+        "told = []; advance = fixpoint._Rounds.advance\n"
         "def told_once(*given):\n"
         "    told or print('working', flush=True); told.append(1); return advance(*given)\n"
-        "fixpoint._Stratum._advance = told_once\n"
+        "fixpoint._Rounds.advance = told_once\n"
         "sys.argv = ['tidelog', 'run', 'p.rls']; sys.exit(main())\n"
     )
     for times in (2, 10):

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import tidelog as tl
-from tidelog.engine import limits
+from tidelog.engine import interrupts
 from tidelog.engine.columnar.storage.table import Table
 from tidelog.logic import scopes
 from tidelog.maintenance.registry import MAINTAINERS
@@ -282,7 +282,7 @@ def test_limits_are_looked_at_while_plans_are_made(
 
         return make
 
-    monkeypatch.setattr(limits, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(interrupts, "monotonic", lambda: clock[0])
     for module in (change_plans, compile):
         monkeypatch.setattr(module, "order", counting(module.order))
     body = ", ".join(f"{'p' if own else 'e'}(?x{number}, ?x{number + 1})" for number in range(200))

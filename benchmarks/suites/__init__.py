@@ -15,6 +15,7 @@ from benchmarks.suites import (
     store,
     stream,
     temporal,
+    values,
 )
 from benchmarks.suites.suite import Suite
 
@@ -29,4 +30,5 @@ SUITES: Mapping[str, Suite] = {
     "ontology": ontology.SUITE,
     "temporal": temporal.SUITE,
     "explain": explain.SUITE,
+    "values": values.SUITE,
 }

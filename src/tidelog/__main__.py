@@ -9,10 +9,39 @@ from collections.abc import Callable, Sequence
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
+    from typing import NoReturn
 
 INTERRUPTED = 130
 QUIET_SECONDS = 1.0  # after Ctrl-C, in which more of them change nothing: the work is ending already
 OBJECTS_BETWEEN_SEARCHES = 500_000
+
+
+def process() -> NoReturn:
+    """Be the process `tidelog`: do what its command line says, and end with the exit code."""
+    code = main()
+    if _is_done():
+        import os
+
+        os._exit(code)  # the interpreter would take itself apart first, for as long as a small program runs
+    sys.exit(code)
+
+
+def _is_done() -> bool:
+    """Do what others wanted done at the end, and return whether nothing else is left to do."""
+    import atexit
+
+    threading = sys.modules.get("threading")
+    if threading is not None and threading.active_count() > 1:
+        return False
+    if sys.flags.inspect or sys.getprofile() is not None or sys.gettrace() is not None:
+        return False
+    atexit._run_exitfuncs()  # of coverage, Spark, temporary folders, …
+    try:
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -186,4 +215,4 @@ def _close_output(code: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    process()

@@ -11,7 +11,7 @@ import pytest
 import tidelog as tl
 from tests.changes.injection import FAULTS, Fault, Injection, Scene, Stage
 from tidelog.engine.columnar.engine import ColumnarEngine
-from tidelog.engine.limits import Limits
+from tidelog.engine.interrupts import Limits
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.maintenance.registry import MAINTAINERS
 from tidelog.reasoner.storing import StoredReasoner

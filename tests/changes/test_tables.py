@@ -106,7 +106,7 @@ def test_batches_are_like_starting_anew_whatever_happens_between(stream: Batches
             if REFUSE in events:
                 with pytest.raises(ZeroDivisionError):
                     send(path, program, stream.case, batch, number, refuse)
-                assert held(tables.opened(path, program, {}).reasoner, names) == before
+                assert held(tables.open_or_reuse(path, program, {}).reasoner, names) == before
             published: list[tl.Delta] = []
             delta = send(path, program, stream.case, batch, number, published.append)
             assert delta is not None
@@ -118,7 +118,7 @@ def test_batches_are_like_starting_anew_whatever_happens_between(stream: Batches
                 tables.close(path)
             if REPEAT in events:
                 assert send(path, program, stream.case, batch, number, refuse) is None
-            assert held(tables.opened(path, program, {}).reasoner, names) == after
+            assert held(tables.open_or_reuse(path, program, {}).reasoner, names) == after
             before = after
         for number in range(len(stream.batches) - 1):
             with pytest.raises(tl.DataError, match="E839"):
@@ -129,7 +129,7 @@ def send(
     path: Path, program: tl.Program, case: Case, batch: tuple[Said, ...], number: int, publish: tables.Publish
 ) -> tl.Delta | None:
     """Apply a batch to the store in a folder."""
-    reasoner = tables.opened(path, program, {"threads": 1}).reasoner
+    reasoner = tables.open_or_reuse(path, program, {"threads": 1}).reasoner
     named = BatchId("app", number)
     faults = RejectedRows(OnError.FAIL)
     return tables.apply_changes(reasoner, sources(case, batch), named, "ignore", faults, publish)
@@ -169,7 +169,7 @@ def apply(
 ) -> tables.RejectedChanges:
     """Apply flights to a store; the faults."""
     faults = tables.RejectedChanges(OnError(on_error))
-    reasoner = tables.opened(path, tl.parse(text), {"threads": 1}).reasoner
+    reasoner = tables.open_or_reuse(path, tl.parse(text), {"threads": 1}).reasoner
     tables.apply_changes(reasoner, [(FLIGHT, [flights(*rows)])], None, "ignore", faults)
     return faults
 
@@ -192,7 +192,7 @@ def test_rows_that_cannot_be_read_are_rejected_and_others_keep_their_operation(p
         ("`flight`", "E504", '["c", null, "3"]'),
         ("`flight`", "E504", '["a", "b", "x"]'),
     ]
-    reasoner = tables.opened(path, tl.parse(FLIGHTS), {}).reasoner
+    reasoner = tables.open_or_reuse(path, tl.parse(FLIGHTS), {}).reasoner
     assert set(reasoner["flight"]) == {("a", "b", 1), ("c", "d", 3)}
     with pytest.raises(tl.DataError, match="E877"):
         apply(path, ("a", "b", "1", "-"), ("a", "b", "1", "upsert"))
@@ -206,11 +206,11 @@ def test_a_store_that_is_deleted_or_replaced_is_noticed(path: Path, tmp_path: Pa
     apply(path, ("b", "c", "1", "+"))
     shutil.rmtree(path)
     apply(path, ("x", "y", "1", "+"))
-    assert set(tables.opened(path, tl.parse(FLIGHTS), {}).reasoner["reach"]) == {("x", "y")}
+    assert set(tables.open_or_reuse(path, tl.parse(FLIGHTS), {}).reasoner["reach"]) == {("x", "y")}
     shutil.rmtree(path)
     copy.rename(path)
     apply(path, ("b", "d", "1", "+"))
-    assert len(tables.opened(path, tl.parse(FLIGHTS), {}).reasoner["reach"]) == 3
+    assert len(tables.open_or_reuse(path, tl.parse(FLIGHTS), {}).reasoner["reach"]) == 3
 
 
 def test_another_program_changes_the_rules(path: Path) -> None:

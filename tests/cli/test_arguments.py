@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.conftest import Tidelog, Write
-from tidelog import __version__
+from tidelog import __version__, maintenance
 from tidelog.cli import arguments, options
 from tidelog.cli import options as time_options
 from tidelog.engine.registry import ENGINES
@@ -38,7 +38,7 @@ def test_choices_are_those_of_the_library() -> None:
     assert (*ENGINES, "spark") == options.ENGINES  # which is no engine of a reasoner
     assert arguments.STAGES == STAGES
     assert arguments.MARKINGS == registry.MARKINGS
-    assert arguments.MARKINGS[0] == registry.DEFAULT_MARKING
+    assert arguments.MARKINGS[0] == maintenance.DEFAULT_MARKING
     assert time_options.PROCEDURES == PROCEDURES
     assert set(options.ON_ERROR) == {item.value for item in OnError}
     assert all(canonical_format(name) in EXTENSIONS for name in options.FORMATS if name != "table")

@@ -91,6 +91,49 @@ def test_a_full_disk_is_an_error(write: Write) -> None:
     assert (done.returncode, done.stderr) == (1, "tidelog: error: No space left on device\n")
 
 
+# ---- the end of the process
+
+ENDING = """
+import atexit, os, sys, threading
+import tidelog.__main__ as command
+sys.argv = ["tidelog", *{arguments}]
+atexit.register(lambda: print("at the end", flush=True))
+quick = os._exit
+os._exit = lambda code: (print("quick", flush=True), quick(code))
+{before}
+command.process()
+"""
+
+
+def ending(*arguments: str, before: str = "") -> tuple[list[str], int]:
+    """What a process says last, and its exit code."""
+    source = ENDING.format(arguments=list(arguments), before=before)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
+    return done.stdout.splitlines()[-3:], done.returncode
+
+
+def test_a_process_ends_quickly_once_everything_is_done(write: Write) -> None:
+    write("p.rls", "p(1) .")
+    assert ending("check", "p.rls") == (["at the end", "quick"], 0)
+    assert ending("run", "none.rls") == (["at the end", "quick"], 1)
+    assert ending("run", "--none") == (["at the end", "quick"], 2)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "threading.Thread(target=lambda: threading.main_thread().join() or print('a thread')).start()",
+        "sys.setprofile(lambda *_: None)",
+    ],
+    ids=["thread", "profile"],
+)
+def test_a_process_ends_slowly_if_something_is_left_to_do(before: str, write: Write) -> None:
+    write("p.rls", "p(1) .")
+    said, _ = ending("run", "p.rls", before=before)
+    assert "quick" not in said
+    assert ("a thread" in said) == ("a thread" in before)
+
+
 # ---- terminals
 
 

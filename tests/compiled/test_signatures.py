@@ -12,7 +12,8 @@ import pytest
 from tidelog import compiled
 from tidelog.compiled.objects import PACKAGE, find_sources, loaded
 from tidelog.data.dictionary_kernels import classify_texts
-from tidelog.equality.class_kernels import components, walk
+from tidelog.data.text_kernels import USES
+from tidelog.equality.classes import label_components, walk
 from tidelog.temporal.interval_kernels import length_of, sort_by_left, total_length
 
 Name = tuple[str, str]  # of a module, and of a function in it
@@ -132,15 +133,15 @@ def test_a_read_only_array_is_refused_where_a_kernel_may_write() -> None:
     frozen = np.arange(3)
     frozen.flags.writeable = False
     with pytest.raises(ValueError, match="read-only"):
-        components(frozen, ONE, ONE)
+        label_components(frozen, ONE, ONE)
 
 
 def test_numbers_out_of_range_are_refused() -> None:
-    classes, numbers = np.zeros(0, np.uint8), np.zeros(0, np.int64)
+    none = USES, np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int32)
     for number in (1 << 63, -(1 << 63) - 1):
         with pytest.raises(OverflowError):
-            classify_texts(0, 0, 0, number, classes, numbers)
-    classify_texts(0, 0, 0, np.int64(0), classes, numbers)
+            classify_texts(0, 0, 0, number, *none)
+    classify_texts(0, 0, 0, np.int64(0), *none)
 
 
 def test_what_only_kernels_call_is_refused() -> None:
@@ -161,7 +162,7 @@ def test_a_kernel_that_is_not_in_the_object_is_refused() -> None:
 def test_a_kernel_with_another_signature_in_the_object_is_refused() -> None:
     def changed(*_: object) -> None: ...
 
-    changed.__module__, changed.__name__ = "tidelog.equality.class_kernels", "walk"
-    assert compiled.kernel(KERNELS["tidelog.equality.class_kernels", "walk"])(changed) is walk
+    changed.__module__, changed.__name__ = "tidelog.equality.classes", "walk"
+    assert compiled.kernel(KERNELS["tidelog.equality.classes", "walk"])(changed) is walk
     with pytest.raises(RuntimeError, match="it has the signature 'i32"):
         compiled.kernel("i64")(changed)(1)

@@ -19,7 +19,7 @@ import tidelog as tl
 from tidelog import compiled
 from tidelog.engine.columnar.interpreter import plan_runner as runner
 from tidelog.engine.columnar.storage import catalog
-from tidelog.equality.class_kernels import components
+from tidelog.equality.classes import label_components
 from tidelog.data.text_kernels import split_fields
 
 assert compiled.DEBUG
@@ -34,13 +34,14 @@ def is_refused(kernel, *arguments):
 
 
 labels, node = np.arange(5), np.array([4])
-components(labels, node, node)
-assert is_refused(components, labels, node + 1, node)
+label_components(labels, node, node)
+assert is_refused(label_components, labels, node + 1, node)
 
 text, views, wanted = b"a\\nb\\nc\\n", np.zeros(6, np.int64), np.zeros(1, np.int64)
 address = np.frombuffer(text, np.uint8).ctypes.data
-assert split_fields(address, 6, ord(","), 1, 3, wanted, views.ctypes.data)
-assert is_refused(split_fields, address, 6, ord(","), 1, 2, wanted, views.ctypes.data)
+split = address, 6, ord(","), 1, 3, False, wanted, views.ctypes.data
+assert split_fields(*split, *np.zeros((3, 8), np.int64)) == (3, 0)
+assert is_refused(split_fields, *split, *np.zeros((3, 2), np.int64))
 
 PROGRAM = """
     path(?x, ?y) :- edge(?x, ?y) .

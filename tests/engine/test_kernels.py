@@ -1,8 +1,10 @@
-"""Kernels against plain Python: dictionary, sets of rows, indexes, expressions, aggregates, order."""
+"""Kernels against plain Python: dictionary, sets of rows, indexes, expressions, order."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from random import Random
 from unittest.mock import patch
 
 import numpy as np
@@ -21,14 +23,22 @@ from tidelog.data.decode import order, to_objects, to_texts
 from tidelog.data.dictionary import Dictionary
 from tidelog.engine import reference
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.interpreter.executor import aggregate, distinct_rows
 from tidelog.engine.columnar.interpreter.interpreter import find_entry
 from tidelog.engine.columnar.storage import table as table_module
 from tidelog.engine.columnar.storage.table import Index, IndexKey, Table
 from tidelog.logic.conversions import exact, plain, read_any, read_exact, to_python
-from tidelog.logic.functions.builtins import AGGREGATES, Overflow, lookup
-from tidelog.logic.program import Aggregation, Variable
-from tidelog.logic.values import Kind, Value, integer, order_key, string
+from tidelog.logic.functions.builtins import Overflow, lookup
+from tidelog.logic.values import (
+    Kind,
+    Value,
+    date,
+    date_time,
+    decimal,
+    integer,
+    language_string,
+    order_key,
+    string,
+)
 
 Ids = npt.NDArray[np.int32]
 
@@ -153,6 +163,35 @@ def test_rows_are_sorted_by_the_total_order(rows: list[tuple[Value, Value]]) -> 
     columns = tuple(dictionary.encode_values([row[place] for row in rows]) for place in range(2))
     places = order(dictionary, columns, len(rows))
     assert [rows[place] for place in places] == sorted(rows, key=lambda row: tuple(map(order_key, row)))
+
+
+LIMITS = (0, 1, -1, 5, 10**6, 2**53, 2**60, -(2**63))
+DOUBLES = (0.5, -2.0, 1e300, 1e-9, 2.0**53, float("inf"), 3.25, 123456.789, 1e15, 1e16, 0.0001, 1e-7)
+DAYS = (0, 19_000, -719_529, 10**7, -(10**7), 2_932_896, 2_932_897, -719_162)
+MOMENTS = (0, 1, 1_500_000, -1, 10**15 + 123_000, 2**62, 253_402_300_799_999_999, -62_135_596_800_000_000)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_values_of_one_or_two_kinds_are_written_and_sorted_as_each_is(seed: int) -> None:
+    """The kinds that are written and sorted many at once, at the limits of what is done so."""
+    random = Random(seed)
+    makers: list[Callable[[], Value]] = [
+        lambda: integer(random.choice(LIMITS)),
+        lambda: decimal(Decimal(random.randint(-300, 300)).scaleb(-random.choice((0, 0, 1, 2, 5, 20)))),
+        lambda: Value(Kind.DOUBLE, random.choice(DOUBLES)),
+        lambda: date(random.choice(DAYS)),
+        lambda: date_time(random.choice(MOMENTS), random.choice((None, 0, 60, -840, 330))),
+    ]
+    chosen = random.sample(makers, random.randint(1, 2))
+    drawn = [random.choice(chosen)() for _ in range(2 * decode.MANY)]
+    assert_written(drawn)
+    dictionary = Dictionary()
+    ids = dictionary.encode_values(drawn)
+    assert [drawn[place] for place in order(dictionary, (ids,), len(ids))] == sorted(drawn, key=order_key)
+
+
+def test_characters_that_only_newer_versions_of_unicode_print_are_escaped() -> None:
+    assert_written([language_string("\U00011b60", "en"), string("\u0378"), string("ä\x7f")] * decode.MANY)
 
 
 # ---- sets of rows
@@ -438,44 +477,3 @@ def test_what_leaves_64_bits_is_an_error_that_names_the_operands(expression: str
         reasoner.materialise()
     with pytest.raises(tl.EvaluationError, match="E603"):
         reasoner.query(f"v(?x), ?y = {expression}")
-
-
-# ---- aggregates
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 3).map(integer), operands(), operands()), max_size=12),
-    st.sampled_from(sorted(AGGREGATES)),
-    st.integers(0, 1),
-    st.integers(1, 2),
-)
-def test_aggregates_are_those_of_each_group(
-    rows: list[tuple[Value, Value, Value]], function: str, grouped: int, arguments: int
-) -> None:
-    dictionary = Dictionary()
-    variables = (Variable("g"), Variable("x"), Variable("y"))
-    ids = {
-        variable: dictionary.encode_values([row[place] for row in rows])
-        for place, variable in enumerate(variables)
-    }
-    places = distinct_rows(list(ids.values()), len(rows))
-    ids = {variable: column[places] for variable, column in ids.items()}
-    aggregation = Aggregation(Variable("out"), function, variables[1 : 1 + arguments])
-    groups: dict[tuple[Value, ...], set[tuple[Value, ...]]] = {}
-    for row in rows:
-        groups.setdefault(row[:grouped], set()).add(row[1 : 1 + arguments])
-    try:
-        expected = {key: AGGREGATES[function](list(members)) for key, members in groups.items()}
-    except Overflow:
-        with pytest.raises(Overflow):
-            aggregate(ids, len(places), variables[:grouped], [aggregation], dictionary)
-        return
-    result = aggregate(ids, len(places), variables[:grouped], [aggregation], dictionary)
-    keys = [dictionary.decode_all(result[variable].tolist()) for variable in variables[:grouped]]
-    found = [
-        None if identity < 0 else dictionary.decode(identity)
-        for identity in result[aggregation.variable].tolist()
-    ]
-    names = list(zip(*keys, strict=True)) if keys else [()] * len(found)
-    assert dict(zip(names, found, strict=True)) == expected
-    assert len(found) == len(expected)

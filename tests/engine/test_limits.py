@@ -12,7 +12,7 @@ import pytest
 
 import tidelog as tl
 from tidelog.data import memory
-from tidelog.engine import limits
+from tidelog.engine import interrupts
 from tidelog.engine.columnar.interpreter import plan_runner
 from tidelog.engine.events import Event, FactsLoaded, RoundEnded, Tally
 
@@ -61,7 +61,7 @@ def test_a_timeout_stops_a_single_long_plan(threads: int) -> None:
 
 def test_a_timeout_counts_anew_for_each_query(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr(limits, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(interrupts, "monotonic", lambda: clock[0])
     reasoner = tl.Reasoner(tl.parse("p(?x) :- e(?x) ."), timeout=0.4)
     reasoner.insert("e", [(number,) for number in range(500)])
     reasoner.materialise()
@@ -192,23 +192,23 @@ def test_interrupts_at_any_time_lose_no_facts() -> None:
 @pytest.mark.parametrize("times", [1, 2, 10])
 @pytest.mark.usefixtures("alarm")
 def test_ctrl_c_waits_until_tables_are_whole_however_often_it_is_pressed(times: int) -> None:
-    limits_now = limits.Limits(Tally())
+    limits_now = interrupts.Limits(Tally())
     with pytest.raises(tl.Stopped, match="E612"), limits_now.guarding():
         for _ in range(times):
             signal.raise_signal(signal.SIGINT)
         waited = True
         limits_now.check()
     assert waited
-    with pytest.raises(tl.Stopped, match="E612"), limits.Limits(Tally()).guarding():
+    with pytest.raises(tl.Stopped, match="E612"), interrupts.Limits(Tally()).guarding():
         for _ in range(times):
             signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.usefixtures("alarm")
 def test_ctrl_c_after_the_last_check_is_not_lost() -> None:
-    outer = limits.Limits(Tally())
+    outer = interrupts.Limits(Tally())
     with pytest.raises(tl.Stopped, match="E612"), outer.guarding():
-        with limits.Limits(Tally()).guarding():
+        with interrupts.Limits(Tally()).guarding():
             signal.raise_signal(signal.SIGINT)
         raise AssertionError("the end of the inner block is a safe point")
 

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 import tidelog as tl
 from tests.equality.laboratory import Laboratory, held, reference, run
 from tests.equality.scripts import Script, scripts
+from tidelog.equality import NAMES
+from tidelog.equality.rewriting import TREATMENTS
 from tidelog.errors import Inconsistent, ProgramError
 from tidelog.logic.program import Atom
 from tidelog.maintenance.registry import MAINTAINERS
@@ -207,3 +209,7 @@ def test_each_instance_is_found_once_when_everything_is_derived() -> None:
             assert (0 if done is None else done.matches) == instances
             compared += instances > 0
     assert compared >= 4
+
+
+def test_treatments_are_named_without_importing_them() -> None:
+    assert tuple(TREATMENTS) == NAMES

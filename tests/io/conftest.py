@@ -8,7 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tidelog.data.columns import Batch, Column
+from tidelog.data.arrow import is_text
+from tidelog.data.columns import NULL, Batch, Column
 from tidelog.io.data_file import InputFile
 from tidelog.io.reader import read
 from tidelog.io.rejects import RejectedRows
@@ -17,6 +18,7 @@ from tidelog.logic.values import ColumnType, Value
 
 Rows = list[tuple[str, ...]]
 ReadRows = Callable[..., Rows]
+TEXTS = frozenset({ColumnType.ANY, ColumnType.STRING, ColumnType.IRI, ColumnType.TERM})
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +31,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def column_values(column: Column) -> list[Value]:
     """The values of a column as its contract says that an engine reads them."""
     assert column.values.null_count == 0
+    if is_text(column.values.type) and column.type not in TEXTS:
+        texts = column.values.to_pylist()
+        return [conversions.read_typed(text, column.type) if text.strip() else NULL for text in texts]
     match column.type:
         case ColumnType.DATE:
             return [values.date(days) for days in column.values.cast(pa.int32()).to_pylist()]

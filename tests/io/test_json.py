@@ -74,6 +74,67 @@ VALUES = st.one_of(
 KINDS = (T.ANY, T.STRING, T.INTEGER, T.DOUBLE, T.BOOLEAN, T.DECIMAL)
 SAME = st.sampled_from([st.text(max_size=4), st.integers(-9, 9), st.booleans(), VALUES])
 OBJECTS = SAME.flatmap(lambda values: st.lists(st.fixed_dictionaries({"a": values, "b": values}), max_size=6))
+WHOLE = st.integers(-(10**19), 10**19).map(str)
+POINTED = st.builds(
+    "{}.{}".format, st.integers(-(10**9), 10**9), st.text("0123456789", min_size=1, max_size=19)
+)
+RAISED = st.builds(
+    "{}{}{}".format, st.one_of(WHOLE, POINTED), st.sampled_from(["e", "E+", "e-"]), st.integers(0, 320)
+)
+STRANGE = st.sampled_from(
+    [
+        '"1.5"',
+        '" 1.50 "',
+        '"1e3"',
+        '"x"',
+        "null",
+        "true",
+        '"a\\": 1.5,"',
+        '{"a": 1.5}',
+        "[1.5]",
+        '{"@id": "x"}',
+        "-0.0",
+    ]
+)
+WRITTEN = st.sampled_from(
+    [POINTED, RAISED, WHOLE, st.one_of(POINTED, WHOLE), st.one_of(POINTED, RAISED, STRANGE), STRANGE]
+)
+LINES = WRITTEN.flatmap(
+    lambda values: st.lists(
+        st.builds(
+            "{{{}: {}, {}:{} }}".format,
+            st.sampled_from(['"a"', '"a"', '"a"', '"\\u0061"', '"x\\"a"']),
+            values,
+            st.sampled_from(['"b"', '"b"', '"b"', '"a"']),
+            values,
+        ),
+        max_size=6,
+    )
+)
+
+
+@settings(
+    max_examples=3 * settings().max_examples, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(LINES, st.sampled_from([T.ANY, T.DECIMAL, T("decimal(9, 2)"), T.DOUBLE]))
+def test_numbers_are_read_as_they_are_written(read_rows: ReadRows, lines: list[str], kind: T) -> None:
+    fast, slow = RejectedRows(OnError.SKIP), RejectedRows(OnError.SKIP)
+    text, names = "\n".join(lines), ("a", "b")
+    rows = read_rows(text, (kind, kind), name="x.jsonl", faults=fast, names=names)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_files, "parse_objects", lambda *_: None)
+        assert rows == read_rows(text, (kind, kind), name="x.jsonl", faults=slow, names=names)
+    assert fast.skipped == slow.skipped
+
+
+def test_plain_numbers_are_not_left_to_python(read_rows: ReadRows, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_files, "_line_items", None)
+    text = '{"a": 1.50, "b": 1.5e3}\n{"b": 2E0, "a": 0.25}\n'
+    for kinds in ((T.ANY, T.ANY), (T.DECIMAL, T.DOUBLE), (T("decimal(4, 2)"), T.ANY)):
+        assert read_rows(text, kinds, name="x.jsonl", names=("a", "b")) == [
+            ("1.5", "1.5E3"),
+            ("0.25", "2.0E0"),
+        ]
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

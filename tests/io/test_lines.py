@@ -7,7 +7,7 @@ import io
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.data.text_kernels import survey, text_views
+from tidelog.data.text_kernels import fields_of_lines, survey
 from tidelog.io import delimited
 from tidelog.io.delimited import LineReader
 
@@ -62,17 +62,42 @@ def test_fields_of_any_length_at_any_place(
 ) -> None:
     text = "\n".join("\t".join(row) for row in rows) + "\n" * is_ended
     block = text.encode()
-    columns = text_views(block, survey(block), "\t", 3, wanted)
-    assert columns is not None
-    for column in columns:
+    found = fields_of_lines(block, survey(block), "\t", 3, wanted)
+    assert found is not None
+    for column in found.columns:
         column.validate(full=True)
-    assert [column.to_pylist() for column in columns] == [[row[place] for row in rows] for place in wanted]
+    assert [column.to_pylist() for column in found.columns] == [
+        [row[place] for row in rows] for place in wanted
+    ]
 
 
-@given(ROWS, st.data())
-def test_lines_of_another_width_are_not_plain(rows: list[tuple[str, str, str]], data: st.DataObject) -> None:
-    texts = ["\t".join(row) for row in rows]
-    place = data.draw(st.integers(0, len(texts) - 1))
-    texts[place] = data.draw(st.sampled_from([texts[place] + "\t", "\t", "a"]))
-    block = ("\n".join(texts) + "\n").encode()
-    assert text_views(block, survey(block), "\t", 3, (0, 1, 2)) is None
+LINES = st.lists(
+    st.tuples(st.text("aé\t", max_size=9), st.sampled_from(["\n", "\r\n"])), min_size=1, max_size=90
+)
+
+
+@given(LINES, st.booleans(), st.integers(1, 3))
+def test_lines_are_rows_or_empty_or_of_another_width(
+    drawn: list[tuple[str, str]], is_ended: bool, width: int
+) -> None:
+    block = "".join(text + end for text, end in drawn).encode()
+    block = block if is_ended else block.removesuffix(b"\n").removesuffix(b"\r")
+    found = fields_of_lines(block, survey(block), "\t", width, range(width))
+    assert found is not None
+    texts = [text for text, _ in drawn]
+    rows = [place for place, text in enumerate(texts) if text and text.count("\t") == width - 1]
+    assert found.kept.tolist() == rows
+    assert found.wrong.tolist() == [at for at, text in enumerate(texts) if text and at not in rows]
+    columns = [column.to_pylist() for column in found.columns]
+    assert columns == [[texts[row].split("\t")[place] for row in rows] for place in range(width)]
+    starts = found.starts.tolist()
+    assert [block[starts[row] : starts[row + 1]].decode().rstrip("\r\n") for row in rows] == [
+        texts[row] for row in rows
+    ]
+
+
+@given(st.text("a\t\r\n", max_size=90))
+def test_a_lone_return_is_not_plain(text: str) -> None:
+    block = text.encode()
+    is_plain = "\r" not in text.replace("\r\n", "")
+    assert (fields_of_lines(block, survey(block), "\t", 2, (0,)) is not None) == is_plain

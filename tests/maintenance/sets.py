@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from tidelog.engine.flags import PARTS, PRESENT, CounterKind, Effect, Flag, MarkConfig, MarkKind, Role, Where
-from tidelog.engine.limits import ActiveLimits
+from tidelog.engine.interrupts import ActiveLimits
 from tidelog.engine.protocol import EngineParts, Facts
 from tidelog.logic.functions import builtins
 from tidelog.logic.functions.builtins import evaluate, holds

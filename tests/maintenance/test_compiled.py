@@ -19,8 +19,8 @@ from tidelog.engine.columnar.transactions import counters as maintain
 from tidelog.engine.events import StratumMaintained
 from tidelog.logic.values import iri
 from tidelog.maintenance import driver
+from tidelog.maintenance.counting import RankCounting
 from tidelog.maintenance.driver import Driver
-from tidelog.maintenance.rank_counting import RankCounting
 
 COMPILED, READABLE = RankCounting(), RankCounting(is_compiled=False)
 

@@ -14,8 +14,8 @@ from tidelog.engine.events import Event, MaintenanceEnded, MaintenanceStarted, T
 from tidelog.errors import EvaluationError
 from tidelog.logic import values
 from tidelog.maintenance import step_plans
+from tidelog.maintenance.counting import RankCounting
 from tidelog.maintenance.dred import DeleteAndRederive
-from tidelog.maintenance.rank_counting import RankCounting
 
 CHAIN = "@declare edge(x: any, y: any) . t(?x, ?y) :- edge(?x, ?y) . t(?x, ?z) :- t(?x, ?y), edge(?y, ?z) ."
 

@@ -17,8 +17,7 @@ from tests.maintenance.scripts import (
     tangled_scripts,
 )
 from tidelog.logic.program import Program
-from tidelog.maintenance.forward_backward_forward import ForwardBackwardForward
-from tidelog.maintenance.rank_counting import RankCounting
+from tidelog.maintenance.counting import ForwardBackwardForward, RankCounting
 from tidelog.maintenance.registry import ALGORITHMS as BY_NAME
 from tidelog.maintenance.task import Algorithm
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -13,8 +13,9 @@ import tidelog as tl
 from tests.query.test_tabling import ask, reasoner_of
 from tests.rewrite.test_magic_sets import queries
 from tests.strategies import EVERYTHING, cases
-from tidelog.engine.columnar.interpreter import plan_runner
-from tidelog.engine.columnar.interpreter.plan_runner import PARALLEL_FROM, PlanBatch, RoundRunner, Runner
+from tidelog.engine.columnar.interpreter import executor, round_kernels
+from tidelog.engine.columnar.interpreter.executor import RoundRunner
+from tidelog.engine.columnar.interpreter.plan_runner import PARALLEL_FROM
 from tidelog.engine.protocol import Runnable
 from tidelog.query import table_rules
 from tidelog.query.table_rules import DrivenRule
@@ -56,13 +57,13 @@ def test_where_much_is_new_every_rule_is_tried_and_answers_are_the_same() -> Non
 @pytest.fixture
 def rounds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many plans each round had that the kernel has run."""
-    run, seen = RoundRunner._run, []
+    seen: list[int] = []
 
-    def note(runner: RoundRunner, runners: Sequence[Runner], batch: PlanBatch) -> list[int]:
-        seen.append(len(runners))
-        return run(runner, runners, batch)
+    def note(*arguments: Any) -> Any:
+        seen.append(len(arguments[4]))
+        return round_kernels.run_round(*arguments)
 
-    monkeypatch.setattr(RoundRunner, "_run", note)
+    monkeypatch.setattr(executor, "run_round", note)
     return seen
 
 
@@ -70,9 +71,9 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_round_in_one_call_gives_what_its_plans_give_alone(data: st.DataObject) -> None:
     case = data.draw(cases(EVERYTHING))
     query = data.draw(queries(case))
-    with patch.object(RoundRunner, "_batch", lambda *_: None):
+    with patch.object(RoundRunner, "_known", lambda *_: None):
         alone = tl.Reasoner(tl.parse(case.text)).query(query, "tabling")
-    with patch.object(plan_runner, "MOST_BATCHES", data.draw(st.sampled_from((1, 2, 1000)))):
+    with patch.object(executor, "MOST_BATCHES", data.draw(st.sampled_from((1, 2, 1000)))):
         assert set(tl.Reasoner(tl.parse(case.text)).query(query, "tabling")) == set(alone)
 
 

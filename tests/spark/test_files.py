@@ -18,7 +18,7 @@ from tidelog.logic.resolve import program_of
 from tidelog.pipeline import Job
 from tidelog.spark.reading.folders import read_program
 from tidelog.spark.shipping import translated_errors
-from tidelog.spark.stages import needed_for, resolved
+from tidelog.spark.stages import needed_for, parse_query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,14 +78,14 @@ def scans(frame: Any) -> int:
 def test_files_of_one_form_are_read_in_one_scan(folder: Path, session: SparkSession) -> None:
     path = folder / "program.rls"
     read = read_program(program_of(path), session, [], None, {})
-    given, frames = read.given, read.frames
+    bound, frames = read.bound, read.frames
     groups = [[Path(name).name for name in names] for names, _ in frames.groups]
     assert groups == [
         ["a.tsv", "a.tsv", "c.tsv", "with%20%5Bspace%5D.tsv"],
         ["f.tsv", "g.tsv"],
         ["city.parquet", "town.parquet"],
     ]
-    derived = given.derive(frames, None, "collect", "fail", given.choose(frames, None, None))
+    derived = bound.derive(frames, None, "collect", "fail", bound.choose(frames, None, None))
     # Three of several files; `b`, `again` and `skipping` alone. A task reads the first row of `few`.
     assert scans(derived["every"]) == 3 + 3
     rows = {tuple(row) for row in derived["every"].collect()}
@@ -104,9 +104,9 @@ def test_a_query_reads_only_the_files_that_it_needs(folder: Path, spark: SparkSe
     (folder / "two.rls").write_text(text)
     (folder / "more" / "c.tsv").write_text("x\tno number\n")
     program = program_of(folder / "two.rls")
-    needed = needed_for(resolved("p(?x)", program), program)
+    needed = needed_for(parse_query("p(?x)", program), program)
     read = read_program(program, spark, [], None, {}, needed=needed)
-    answers = read.given.query(read.frames, "p(?x)", "fail")["answers"]
+    answers = read.bound.query(read.frames, "p(?x)", "fail")["answers"]
     assert {row.x for row in answers.collect()} == {"x", "\u00fc"}
 
 
@@ -120,14 +120,14 @@ def test_rows_that_cannot_be_read_are_told_by_file_and_line(folder: Path, spark:
     (folder / "two.rls").write_text(text)
     read = read_program(program_of(folder / "two.rls"), spark, [], None, {}, OnError.COLLECT)
     assert len(read.frames.groups) == 1
-    derived = read.given.derive(read.frames, None, "collect", "fail")
+    derived = read.bound.derive(read.frames, None, "collect", "fail")
     with derived.persist():
         assert {row.x for row in derived["p"].collect()} == {"x", "\u00fc"}
         told = [(row.diagnostic.place, row.diagnostic.code, row.text) for row in read.rejects()]
     assert told == [("b.tsv:2:2", "E504", "x\tno number")]
     read = read_program(program_of(folder / "two.rls"), spark, [], None, {})
     with pytest.raises(tl.DataError, match=r"E504.*no number") as raised, read.rejecting():
-        read.given.derive(read.frames, None, "fail", "fail")["p"].collect()
+        read.bound.derive(read.frames, None, "fail", "fail")["p"].collect()
     assert [each.place for each in raised.value.diagnostics] == ["b.tsv:2:2"]
 
 
@@ -142,7 +142,7 @@ def test_what_no_rule_reads_stays_outside_of_tasks(folder: Path, spark: SparkSes
     (folder / "two.rls").write_text(text)
     read = read_program(program_of(folder / "two.rls"), spark, [], None, {})
     assert not read.frames.groups
-    derived = read.given.derive(read.frames, None, "fail", "fail")
+    derived = read.bound.derive(read.frames, None, "fail", "fail")
     with redirect_stdout(io.StringIO()) as printed:
         derived["town"].explain()
     assert "mapInArrow" not in printed.getvalue() and "MapInArrow" not in printed.getvalue()
@@ -211,7 +211,7 @@ def test_imports_are_read_as_without_spark(
     def on_spark() -> Any:
         read = read_program(program_of(path), spark, [], None, {})
         with translated_errors(), read.rejecting():
-            frame = read.given.derive(read.frames, None, "fail", "fail")["p"]
+            frame = read.bound.derive(read.frames, None, "fail", "fail")["p"]
             return texts(row.asDict() for row in frame.collect())
 
     def in_a_job(engine: str) -> Any:

@@ -17,7 +17,7 @@ from tests.strategies import EVERYTHING, Case, cases
 from tidelog import spark as ts
 from tidelog.engine import reference
 from tidelog.engine.events import Tally
-from tidelog.engine.limits import Limits
+from tidelog.engine.interrupts import Limits
 from tidelog.errors import EvaluationError
 from tidelog.logic.conversions import exact
 from tidelog.logic.program import Atom, Rule, Variable

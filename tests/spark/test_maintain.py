@@ -16,7 +16,7 @@ import tidelog as tl
 from tidelog import spark as ts
 from tidelog.errors import Stopped
 from tidelog.reasoner.storing import open_store
-from tidelog.spark.table_changes import discard, is_open, opened
+from tidelog.spark.table_changes import discard, is_open, open_or_reuse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -346,7 +346,7 @@ def test_a_store_that_does_not_fit_is_refused_before_it_is_opened(tmp_path: Path
     program = tl.parse("@declare edge(x: int, y: int) . reach(?x, ?y) :- edge(?x, ?y) ." + facts)
     open_store(tmp_path / "store", program).close()
     with pytest.raises(Stopped, match="has 4 facts, and takes about 0 MB in this process") as raised:
-        opened(tmp_path / "store", program, {"max_memory": 4 * (64 + 2 * 40) - 1})
+        open_or_reuse(tmp_path / "store", program, {"max_memory": 4 * (64 + 2 * 40) - 1})
     assert raised.value.exit_code == 4 and not is_open(tmp_path / "store")
-    assert opened(tmp_path / "store", program, {"max_memory": 4 * (64 + 2 * 40)}).reasoner["reach"]
+    assert open_or_reuse(tmp_path / "store", program, {"max_memory": 4 * (64 + 2 * 40)}).reasoner["reach"]
     discard(tmp_path / "store")

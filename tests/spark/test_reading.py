@@ -305,7 +305,7 @@ def check_except_misfits(session: SparkSession, predicate: str, files: list[Path
     own_facts, own_rejects = own([data_file(path, known.predicates[predicate]) for path in files])
     beyond = [row for row in own_facts if row[0] == str(10**20)]
     assert facts == [row for row in own_facts if row not in beyond]
-    assert [row for row in rejects if "beyond 64 bits" not in row[2]] == own_rejects
+    assert [row for row in rejects if "exceeds 64 bits" not in row[2]] == own_rejects
     assert len(rejects) == len(own_rejects) + len(beyond)
 
 

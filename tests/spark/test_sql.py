@@ -14,7 +14,7 @@ from pyspark.sql.udtf import AnalyzeArgument
 from tidelog import spark as ts
 from tidelog.errors import TidelogError
 from tidelog.spark.shipping import error_of
-from tidelog.spark.sql import analysed
+from tidelog.spark.sql import analyse_call
 from tidelog.spark.strategies import MemoryLimit
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def test_what_has_no_right_result_is_refused() -> None:
 
     def refused(program: str, *more: AnalyzeArgument, **named: AnalyzeArgument) -> list[str]:
         with pytest.raises(TidelogError) as raised:
-            analysed(MemoryLimit(), text(program), *more, **named)
+            analyse_call(MemoryLimit(), text(program), *more, **named)
         return [each.code for each in raised.value.diagnostics]
 
     assert refused(REACH) == ["E890"]
@@ -71,7 +71,7 @@ def test_what_has_no_right_result_is_refused() -> None:
     # Spark calls no function for an empty table, and so these would lose facts.
     assert refused("reach(1, 2) . reach(?x, ?y) :- edge(?x, ?y) .", text("reach"), table) == ["E890"]
     assert refused("none() :- ~edge(1, 1) .", text("none"), table) == ["E890"]
-    analysed(
+    analyse_call(
         MemoryLimit(), text("few(1) . reach(?x, ?y) :- edge(?x, ?y), ~few(?x) ."), text("reach"), edge=table
     )
 

@@ -35,10 +35,10 @@ class Messages:
 
     def diagnose(self, diagnostics: Iterable[Diagnostic]) -> None:
         """The diagnostics, an empty line between two; warnings only unless quiet."""
-        shown = [item for item in diagnostics if item.severity is Severity.ERROR or not self.quiet]
-        if not shown:
+        selected = [item for item in diagnostics if item.severity is Severity.ERROR or not self.quiet]
+        if not selected:
             return
-        text = "\n\n".join(map(render, shown))
+        text = "\n\n".join(map(render, selected))
         if is_coloured(sys.stderr):
             _print_coloured(text)
         else:
@@ -60,30 +60,30 @@ def _print_coloured(text: str) -> None:
     from rich.text import Text
 
     sys.stdout.flush()
-    whole = Text()
+    coloured = Text()
     severity = ""
     for line in text.splitlines():
         head = _HEAD.fullmatch(line)
         severity = head["severity"] if head else severity
         for piece, style in _styled(line, "bold red" if severity == "error" else "bold yellow"):
-            whole.append(piece, style)
-        whole.append("\n")
-    Console(stderr=True, highlight=False, soft_wrap=True).print(whole, end="")
+            coloured.append(piece, style)
+        coloured.append("\n")
+    Console(stderr=True, highlight=False, soft_wrap=True).print(coloured, end="")
 
 
 def _styled(line: str, strong: str) -> list[tuple[str, str]]:
     """The pieces of a line of a diagnostic, each with its style."""
-    if found := _HEAD.fullmatch(line):
-        return [(found["severity"] + found["code"], strong), (f": {found['message']}", "bold")]
-    if found := _PLACE.fullmatch(line):
-        return [(found["gutter"], "blue"), (f" {found['place']}", "")]
-    if found := _MARKS.fullmatch(line):
-        marks = strong if "^" in found["marks"] else "bold blue"
-        return [(found["gutter"] + found["space"], "blue"), (found["marks"] + found["text"], marks)]
-    if found := _HELP.fullmatch(line):
-        return [(found["help"], "bold cyan"), (found["text"], "")]
-    if found := _SOURCE.fullmatch(line):
-        return [(found["gutter"], "blue"), (found["text"], "")]
+    if match := _HEAD.fullmatch(line):
+        return [(match["severity"] + match["code"], strong), (f": {match['message']}", "bold")]
+    if match := _PLACE.fullmatch(line):
+        return [(match["gutter"], "blue"), (f" {match['place']}", "")]
+    if match := _MARKS.fullmatch(line):
+        marks = strong if "^" in match["marks"] else "bold blue"
+        return [(match["gutter"] + match["space"], "blue"), (match["marks"] + match["text"], marks)]
+    if match := _HELP.fullmatch(line):
+        return [(match["help"], "bold cyan"), (match["text"], "")]
+    if match := _SOURCE.fullmatch(line):
+        return [(match["gutter"], "blue"), (match["text"], "")]
     return [(line, "")]
 
 

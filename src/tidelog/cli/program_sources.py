@@ -121,7 +121,7 @@ def outputs_unknown(error: TidelogError) -> bool:
 
 def provided(files: Iterable[Path]) -> dict[str, Predicate]:
     """The predicates of data files, by the first rows of these."""
-    found: dict[str, Predicate] = {}
+    predicates: dict[str, Predicate] = {}
     for path in files:
         name = predicate_of(path, {})
         from tidelog.io.reader import read  # with all that reads data, which checking a program does not need
@@ -129,8 +129,8 @@ def provided(files: Iterable[Path]) -> dict[str, Predicate]:
         first = next(read(replace(data_file(path, None), limit=1)), None)
         if first is not None:
             arity = len(first.columns)
-            found[name] = Predicate(name, arity, (None,) * arity, (ColumnType.ANY,) * arity, name)
-    return found
+            predicates[name] = Predicate(name, arity, (None,) * arity, (ColumnType.ANY,) * arity, name)
+    return predicates
 
 
 def shown_name(name: str) -> str:
@@ -168,18 +168,18 @@ def warnings(program: Program, files: Iterable[Path]) -> tuple[Diagnostic, ...]:
 
 def unused(program: Program, files: Iterable[Path]) -> dict[Path, Diagnostic]:
     """A warning for each data file whose predicate the program does not use."""
-    found: dict[Path, Diagnostic] = {}
+    warnings_by_file: dict[Path, Diagnostic] = {}
     for path in files:
         name = predicate_of(path, program.predicates)
         if name not in program.predicates:
             message = f"the program has no predicate `{name}`, so `{path}` is not read"
-            known = [predicate.written for predicate in program.predicates.values()]
-            found[path] = Diagnostic(
+            names = [predicate.written for predicate in program.predicates.values()]
+            warnings_by_file[path] = Diagnostic(
                 codes.UNUSED_DATA,
                 message,
                 None,
-                suggest(name, known),
+                suggest(name, names),
                 severity=Severity.WARNING,
                 place=str(path),
             )
-    return found
+    return warnings_by_file

@@ -11,15 +11,14 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidelog.cli.options import UsageError
 from tidelog.cli.output import data_output, is_coloured, show
+from tidelog.data.arrow import pc
 from tidelog.data.relation import Relation
 from tidelog.errors import DataError, Diagnostic, SourceText, codes, counted, text_width, visible
 from tidelog.io.data_file import RDF, canonical_format, file_name
@@ -27,6 +26,7 @@ from tidelog.io.write import WriteOptions, file_table, write
 from tidelog.logic.program import Program
 from tidelog.logic.values import ColumnType
 from tidelog.reasoner.delta import ADDED, REMOVED, Delta, counts
+from tidelog.records import dataclass
 from tidelog.syntax.parser import parse_literals
 from tidelog.syntax.printer import print_node
 from tidelog.temporal.timed_relation import TimedRelation
@@ -43,9 +43,9 @@ def table_lines(
     bold, dim, normal = (_BOLD, _DIM, _NORMAL) if coloured else ("", "", "")
     count = len(relation)
     yield f"{bold}{visible(name)}{normal}  {dim}{counted(count, 'row')}{normal}"
-    shown = relation if most is None else relation.head(most)
-    table = shown.to_texts(terms).table
-    numbers = {field.name for field in shown.to_arrow().schema if _is_number(field.type)}
+    head = relation if most is None else relation.head(most)
+    table = head.to_texts(terms).table
+    numbers = {field.name for field in head.to_arrow().schema if _is_number(field.type)}
     right = [name in numbers for name in table.column_names]
     cells = [[visible(text) for text in column.to_pylist()] for column in table.columns]
     names = [visible(name) for name in table.column_names]
@@ -55,8 +55,8 @@ def table_lines(
         yield f"  {dim}{'  '.join('─' * width for width in widths)}{normal}"
         for row in zip(*cells, strict=True):
             yield f"  {_line(row, widths, right)}"
-    if count > len(shown):
-        yield f"  {dim}… {count - len(shown):,} more; `--rows 0` shows all{normal}"
+    if count > len(head):
+        yield f"  {dim}… {count - len(head):,} more; `--rows 0` shows all{normal}"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
@@ -268,7 +268,7 @@ def duration(seconds: float) -> str:
 
 
 def by_predicate(delta: Delta) -> str:
-    """How many facts came and went, predicate by predicate."""
+    """Return how many facts were inserted and deleted, by predicate."""
     return ", ".join(
         f"{name} {counts(len(delta[name].added), len(delta[name].removed))}" for name in delta.predicates
     )
@@ -303,8 +303,8 @@ def script_lines(
     for name, sign, relation in _parts(delta):
         if names is not None and name not in names:
             continue
-        shown = relation if most is None else relation.head(most)
-        rows = shown.to_texts("exact").rows() if relation.columns else [()] * len(relation)
+        head = relation if most is None else relation.head(most)
+        rows = head.to_texts("exact").rows() if relation.columns else [()] * len(relation)
         for row in rows:
             terms, time = _apart(row, relation)
             yield f"{sign} {name}({', '.join(terms)}){time}"
@@ -323,19 +323,19 @@ def _apart(row: tuple[str, ...], relation: Relation) -> tuple[tuple[str, ...], s
 
 
 def _parts(delta: Delta) -> Iterator[tuple[str, str, Relation]]:
-    """The rows that went and that came, in the total order of values, predicate by predicate."""
+    """Yield the deleted and inserted rows, in the total order of values, by predicate."""
     for name in delta.predicates:
-        one = delta[name]
-        for sign, relation in ((REMOVED, one.removed), (ADDED, one.added)):
+        predicate_delta = delta[name]
+        for sign, relation in ((REMOVED, predicate_delta.removed), (ADDED, predicate_delta.added)):
             if relation:
                 yield name, sign, relation.sorted()
 
 
 def _labelled_delta(table: Any, **labels: object) -> Any:
     """The table with first columns that say what its rows belong to."""
-    taken = set(table.column_names)
+    used = set(table.column_names)
     for position, (name, value) in enumerate(labels.items()):
-        while name in taken:
+        while name in used:
             name += "_"
         table = table.add_column(position, name, pa.repeat(pa.scalar(value), table.num_rows))
     return table

@@ -1,4 +1,4 @@
-"""What each rule did, as a table and as JSON."""
+"""The statistics of each rule, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NOTHING: Final = RuleStatistics()
 
 
 def statistics(work: LoadedProgram) -> dict[str, object]:
-    """What was done, as plain JSON values."""
+    """Return the statistics as plain JSON values."""
     tally = work.reasoner.statistics
     total = perf_counter() - work.start
     reasoning = work.reasoning
@@ -61,8 +61,8 @@ def statistics(work: LoadedProgram) -> dict[str, object]:
         },
         "rows_left_out": work.reasoner.faults.skipped,
         "nulls": [
-            {"file": file, "column": column, "done": done, "rows": rows}
-            for (file, column, done), rows in sorted(work.reasoner.faults.nulls.items())
+            {"file": file, "column": column, "done": action, "rows": rows}
+            for (file, column, action), rows in sorted(work.reasoner.faults.nulls.items())
         ],
         "rounds": work.tally.rounds,
         "matches": work.tally.matches,
@@ -75,14 +75,15 @@ def statistics(work: LoadedProgram) -> dict[str, object]:
 
 def _choices(tally: Tally) -> list[dict[str, object]]:
     """Which maintainers were chosen, and why, the most frequent choice first."""
-    made = sorted(tally.choices.items(), key=lambda item: -item[1])
+    counted_choices = sorted(tally.choices.items(), key=lambda item: -item[1])
     return [
-        {"maintainer": choice.maintainer, "reason": choice.reason, "times": times} for choice, times in made
+        {"maintainer": choice.maintainer, "reason": choice.reason, "times": times}
+        for choice, times in counted_choices
     ]
 
 
 def choices(tally: Tally) -> Iterator[str]:
-    """The same in words, a line for each maintainer that was chosen.
+    """Yield the choices in words, a line for each maintainer that was chosen.
 
     >>> from tidelog.engine.events import MaintainerChosen
     >>> list(choices(Tally(choices={MaintainerChosen("recompute", "all of it changes"): 1})))
@@ -95,9 +96,9 @@ def choices(tally: Tally) -> Iterator[str]:
     for maintainer, often_by in reasons.items():
         often = f" {sum(often_by.values()):,} of {total:,} times" if total > 1 else ""
         several = len(often_by) > 1
-        said = [f"{reason} ({times:,})" if several else reason for reason, times in often_by.items()]
-        more = f"; {len(said) - _REASONS:,} more reasons" if len(said) > _REASONS else ""
-        yield f"chose {maintainer}{often}: {'; '.join(said[:_REASONS])}{more}"
+        parts = [f"{reason} ({times:,})" if several else reason for reason, times in often_by.items()]
+        more = f"; {len(parts) - _REASONS:,} more reasons" if len(parts) > _REASONS else ""
+        yield f"chose {maintainer}{often}: {'; '.join(parts[:_REASONS])}{more}"
 
 
 def _strata(work: LoadedProgram) -> list[dict[str, object]]:
@@ -130,13 +131,13 @@ def _program(work: LoadedProgram) -> Program:
 def _rules(work: LoadedProgram) -> list[dict[str, object]]:
     program = _program(work)
     writing = Writing.of(program)
-    done = work.tally.rules
+    work_of_rules = work.tally.rules
     positions = {
         id(rule): position for position, stratum in enumerate(_layers(program), 1) for rule in stratum.rules
     }
     rows: list[dict[str, object]] = []
     for number, rule in enumerate(program.rules):
-        item = done.get(number, _NOTHING)
+        item = work_of_rules.get(number, _NOTHING)
         rows.append(
             {
                 "rule": number + 1,
@@ -160,15 +161,15 @@ def peak_memory() -> int:
         import resource
     except ImportError:  # not on Windows
         return 0
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return used if sys.platform == "darwin" else used * 1024
+    usage = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return usage if sys.platform == "darwin" else usage * 1024
 
 
 def write_statistics(work: LoadedProgram, path: Path, more: Mapping[str, object] | None = None) -> None:
     """Write the statistics to a file, as JSON, with further keys."""
-    found = statistics(work) | dict(more or {})
+    values = statistics(work) | dict(more or {})
     with replacing_text(path) as stream:
-        stream.write(json.dumps(found, indent=2, ensure_ascii=False).encode() + b"\n")
+        stream.write(json.dumps(values, indent=2, ensure_ascii=False).encode() + b"\n")
 
 
 def print_statistics(work: LoadedProgram) -> None:
@@ -176,7 +177,7 @@ def print_statistics(work: LoadedProgram) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    found = statistics(work)
+    values = statistics(work)
     rows = _rules(work)
     width = get_terminal_size().columns if sys.stderr.isatty() else _WIDTH
     table = Table(box=None, pad_edge=False, header_style="bold", show_footer=True, footer_style="bold")
@@ -199,7 +200,7 @@ def print_statistics(work: LoadedProgram) -> None:
         console.print(table)
     for line in (*_closed_lines(work), *_table_lines(work), *_time_lines(work)):
         console.print(_escaped(line), soft_wrap=True)
-    console.print(_escaped(_summary(found)), soft_wrap=True)
+    console.print(_escaped(_summary(values)), soft_wrap=True)
     for line in choices(work.tally):
         console.print(_escaped(f"{work.maintainer} {line}"), soft_wrap=True)
 
@@ -223,12 +224,12 @@ def _closed_lines(work: LoadedProgram) -> Iterator[str]:
 
 
 def _table_lines(work: LoadedProgram) -> Iterator[str]:
-    """What there is in tables, if a query was answered by some."""
-    held = work.reasoner.tables
-    if held is not None:
+    """Yield the sizes of the tables of tabling, if a query used them."""
+    tables = work.reasoner.tables
+    if tables is not None:
         yield (
-            f"tables: patterns {held.tables:,}, subgoals asked {held.asked:,}, evaluated {held.called:,}, "
-            f"answers {held.answers:,}, {held.bytes / 1e6:,.1f} MB"
+            f"tables: patterns {tables.tables:,}, subgoals asked {tables.asked:,}, "
+            f"evaluated {tables.called:,}, answers {tables.answers:,}, {tables.bytes / 1e6:,.1f} MB"
         )
 
 
@@ -244,10 +245,10 @@ def _rule_width(width: int) -> int:
     return min(_RULE_WIDTH, max(20, width - _COUNTS_WIDTH))
 
 
-def _summary(found: dict[str, object]) -> str:
-    facts, seconds = found["facts"], found["seconds"]
+def _summary(values: dict[str, object]) -> str:
+    facts, seconds = values["facts"], values["seconds"]
     assert isinstance(facts, dict) and isinstance(seconds, dict)
-    memory = found["peak_memory_bytes"]
+    memory = values["peak_memory_bytes"]
     assert isinstance(memory, int)
     return (
         f"{counted(facts['loaded'], 'fact')} loaded in {seconds['load']:.3f} s, "

@@ -14,12 +14,13 @@ from threading import Event as ThreadEvent
 from threading import Lock, Thread
 from time import monotonic, perf_counter
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from tidelog import maintenance
 from tidelog.cli.options import READING, UsageError, is_time_said, time_settings
 from tidelog.cli.output import Messages
 from tidelog.cli.program_sources import existing_data, load_beside, sandbox_of, unused, warnings
-from tidelog.engine.events import Event, Listener, Notice, Tally
+from tidelog.engine.events import Event, Listener, Notice, Tally, hear_rounds
 from tidelog.engine.registry import EngineSettings, settings_of
 from tidelog.errors import (
     Diagnostic,
@@ -36,12 +37,12 @@ from tidelog.logic.import_options import Nulls, is_counted_apart
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import EMPTY
 from tidelog.logic.values import ColumnType
-from tidelog.maintenance import registry
-from tidelog.ontology.ontology import Ontology, load_ontology
 from tidelog.query.strategy import TABLE_MEMORY
 from tidelog.reasoner.reasoner import Reasoner
-from tidelog.reasoner.storing import StoredReasoner, open_store
-from tidelog.store.store import DURABILITY, StoreFolder
+
+if TYPE_CHECKING:
+    from tidelog.ontology.ontology import Ontology
+    from tidelog.reasoner.storing import StoredReasoner
 
 # ---- progress
 
@@ -108,7 +109,7 @@ class ProgressLine:
 
 
 def progress_line(tally: Tally, seconds: float) -> str:
-    """How far the work is, in one line.
+    """Return the progress of the work, in one line.
 
     >>> progress_line(Tally(loaded=1200), 1.5)
     'reading · 1,200 facts · 1.5 s'
@@ -143,9 +144,9 @@ class LoadedProgram:
         self.files = existing_data(options.data)
         self.maintainer, self.marking = _algorithm(options)
         self.rejects = (on_error, rejects)
-        named = options.program
+        name = options.program
         self.sandbox = sandbox_of(options)
-        program = load_beside(named, parameters(options), self.files, self.sandbox) if named else None
+        program = load_beside(name, parameters(options), self.files, self.sandbox) if name else None
         self.ontology = self._load_ontology()
         if self.ontology is not None:
             program = self.ontology.joined(program or EMPTY)
@@ -154,8 +155,8 @@ class LoadedProgram:
         self.store: Path | None = getattr(options, "store", None)
         if is_about_rdf and (program is not None or self.store is None):
             program = program or EMPTY
-            known = {TRIPLE: TRIPLES} | ({QUAD: QUADS} if self.graphs else {})
-            program = replace(program, predicates={**known, **program.predicates})
+            rdf_predicates = {TRIPLE: TRIPLES} | ({QUAD: QUADS} if self.graphs else {})
+            program = replace(program, predicates={**rdf_predicates, **program.predicates})
         self.reasoner = self.begin(program or EMPTY) if self.store is None else self.open(program)
         self.reasoner.warn = self._warn_of_query
         self.tally = self.reasoner.statistics  # what each rule did
@@ -168,11 +169,14 @@ class LoadedProgram:
 
     def open(self, program: Program | None) -> Reasoner:
         """The reasoner of the store that the options name; one that is new begins when the data is read."""
+        from tidelog.reasoner.storing import open_store
+        from tidelog.store.store import DURABILITY, StoreFolder
+
         assert self.store is not None
         options = self.options
         settings = self._settings
         if StoreFolder(self.store).is_store:  # it knows how it was made
-            settings = {name: given for name, given in settings.items() if _is_said(options, name)}
+            settings = {name: value for name, value in settings.items() if _is_said(options, name)}
         return open_store(
             self.store,
             program,
@@ -216,11 +220,20 @@ class LoadedProgram:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(self.reasoner, StoredReasoner):
-            self.reasoner.close()
+        stored = self._stored()
+        if stored is not None:
+            stored.close()
+
+    def _stored(self) -> StoredReasoner | None:
+        """The reasoner, if it has a store."""
+        if self.store is None:  # programs without one do not import the package
+            return None
+        from tidelog.reasoner.storing import StoredReasoner
+
+        return self.reasoner if isinstance(self.reasoner, StoredReasoner) else None
 
     def replace(self, reasoner: Reasoner) -> None:
-        """Go on with another reasoner."""
+        """Continue with another reasoner."""
         self.reasoner = reasoner
         reasoner.warn = self._warn_of_query
         self.tally = reasoner.statistics
@@ -238,10 +251,10 @@ class LoadedProgram:
 
     def warn(self, *, about_unused: bool = True) -> None:
         """Print the warnings about the program and its data; data files that nothing uses are not read."""
-        found = unused(self.program, self.files) if about_unused else {}
+        unused_files = unused(self.program, self.files) if about_unused else {}
         outside = self.ontology.summary if self.ontology else ()
-        self.messages.diagnose((*warnings(self.program, self.files), *outside, *found.values()))
-        self.files = tuple(path for path in self.files if path not in found)
+        self.messages.diagnose((*warnings(self.program, self.files), *outside, *unused_files.values()))
+        self.files = tuple(path for path in self.files if path not in unused_files)
 
     def derive(self) -> None:
         """Read the data and derive everything; raise what stops it."""
@@ -260,14 +273,17 @@ class LoadedProgram:
             # One that was written by `run` is named after `quad`: it is read as that, and holds triples too.
             other = TRIPLES if predicate_of(path, self.program.predicates) == QUAD else QUADS
             self.reasoner.load(other.name, read(data_file(path, other), self.reasoner.faults))
-        if isinstance(self.reasoner, StoredReasoner):
-            self.reasoner.begin()
+        stored = self._stored()
+        if stored is not None:
+            stored.begin()
 
     def _load_ontology(self) -> Ontology | None:
         """The ontology that the options name."""
         paths: list[Path] = getattr(self.options, "ontology", [])
         if not paths:
             return None
+        from tidelog.ontology.ontology import load_ontology
+
         options = self.options
         return load_ontology(*paths, equality=options.same_as, unique_names=options.unique_names)
 
@@ -292,15 +308,15 @@ class LoadedProgram:
             faults.close()
 
     def report_rejects(self) -> None:
-        """Say how many rows were left out."""
+        """Report how many rows were left out."""
         report = self.reasoner.faults.report
         if report.skipped:
             count = counted(report.skipped, "row")
-            kept = f"; see {report.rejects}" if report.rejects else ""
-            self.messages.say(f"skipped {count} that could not be read{kept}")
-        for (file, column, done), rows in sorted(self.reasoner.faults.nulls.items()):
-            if is_counted_apart(done):
-                self.messages.say(describe_nulls(file, column, done, rows))
+            pointer = f"; see {report.rejects}" if report.rejects else ""
+            self.messages.say(f"skipped {count} that could not be read{pointer}")
+        for (file, column, action), rows in sorted(self.reasoner.faults.nulls.items()):
+            if is_counted_apart(action):
+                self.messages.say(describe_nulls(file, column, action, rows))
 
     def report_completeness(self) -> None:
         """Report whether all facts over time are derived."""
@@ -308,28 +324,29 @@ class LoadedProgram:
         if self.program.timed and outcome is not None:
             self.messages.say(str(outcome))
 
+    @hear_rounds
     def _listen(self, event: Event) -> None:
         if isinstance(event, Notice):
             self.messages.say(event.text)
 
 
-def describe_nulls(place: str, column: str | None, done: str, rows: int) -> str:
-    """Return what became of rows that lack a value, in a line."""
-    what = "skipped" if done == Nulls.DROP_ROW.value else "kept"
+def describe_nulls(place: str, column: str | None, action: str, rows: int) -> str:
+    """Return a line about the treatment of rows that lack a value."""
+    verb = "skipped" if action == Nulls.DROP_ROW.value else "kept"
     where = "" if column is None else f" in column `{column}`"
-    return f"{what} {counted(rows, 'row')} of {place} without a value{where}"
+    return f"{verb} {counted(rows, 'row')} of {place} without a value{where}"
 
 
-def _is_within(span: Span | None, others: Iterable[Span]) -> bool:
+def _is_within(span: Span | None, spans: Iterable[Span]) -> bool:
     """Whether a place lies in one of the others."""
     return span is not None and any(
-        span.source is other.source and other.start <= span.start and span.end <= other.end
-        for other in others
+        span.source is container.source and container.start <= span.start and span.end <= container.end
+        for container in spans
     )
 
 
 def _is_said(options: Namespace, setting: str) -> bool:
-    """Whether the options say how a setting is that the facts of a store depend on; true of all others."""
+    """Whether the options set a setting that the facts of a store depend on; true for all others."""
     match setting:
         case "equality":
             return bool(options.is_equality_said)
@@ -362,10 +379,10 @@ def parameters(options: Namespace) -> dict[str, str]:
 
 def _algorithm(options: Namespace) -> tuple[str, str]:
     """The maintainer and the marking; a usage error if there are none such, or they do not go together."""
-    name: str = getattr(options, "maintainer", registry.DEFAULT)
+    name: str = getattr(options, "maintainer", maintenance.DEFAULT)
     marking: str = getattr(options, "marking", "none")
     try:
-        registry.check_names(name, marking)
+        maintenance.check_names(name, marking)
     except ProgramError as error:
         fault = error.diagnostics[0]
         raise UsageError(fault.message, fault.help) from None
@@ -373,7 +390,7 @@ def _algorithm(options: Namespace) -> tuple[str, str]:
 
 
 def faults_of(options: Namespace) -> tuple[OnError, Path]:
-    """What to do about rows that cannot be read, and where to collect them."""
+    """Return the treatment of rows that cannot be read, and where they are collected."""
     if options.rejects is not None and options.on_error in ("fail", "skip"):
         raise UsageError(
             f"--rejects cannot be used with --on-error {options.on_error}", "use --on-error collect"

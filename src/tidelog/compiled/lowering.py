@@ -10,7 +10,7 @@ import importlib
 import json
 import re
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from numba.core.registry import cpu_target
 from numba.np.arrayobj import populate_array
 
 from tidelog.compiled.jit import KERNELS
+from tidelog.records import dataclass
 
 SCALARS = {"i64": types.int64, "u64": types.uint64, "bool": types.boolean}
 ITEMS = {"i64": types.int64, "i32": types.int32, "u8": types.uint8, "bool": types.boolean}  # of arrays

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import hashlib
 import json
 import os
 import stat
@@ -12,7 +11,6 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -21,6 +19,7 @@ from typing import Any, TypeVar
 
 from tidelog.compiled import DEBUG
 from tidelog.errors import Diagnostic, TidelogError, codes
+from tidelog.records import dataclass
 
 # ---- What kernels are made from: a digest that changes when a kernel does, and with nothing else.
 #
@@ -63,6 +62,8 @@ def find_sources() -> Sources:
                 waiting.append((owner, used))
             elif used in known[owner].imported:
                 waiting.append(known[owner].imported[used])
+    import hashlib  # with OpenSSL
+
     digest = hashlib.sha256()
     for place, text in sorted(met.items()):
         digest.update(f"{place} {text}\n".encode())

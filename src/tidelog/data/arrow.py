@@ -9,7 +9,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidelog.logic.types import Type
 from tidelog.logic.values import ColumnType
@@ -17,8 +16,22 @@ from tidelog.logic.values import ColumnType
 # Arrays are made of buffers: `pa.array`, `pa.scalar` and `to_numpy` import pandas wherever it is installed,
 # which takes a third of a second.
 
+
+class _Compute:
+    """`pyarrow.compute`, imported when one of its functions is first used: it takes as long as NumPy."""
+
+    def __getattr__(self, name: str) -> Any:
+        import pyarrow.compute
+
+        value = self.__dict__[name] = getattr(pyarrow.compute, name)
+        return value
+
+
+pc: Any = _Compute()
+
 Array = Any  # pa.Array or pa.ChunkedArray; pyarrow has no type hints
 _LARGEST_OFFSET = 2**31 - 1
+_IS_TEXT: Final = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 TYPES = {
     "int32": pa.int32(),
     "int64": pa.int64(),
@@ -53,7 +66,30 @@ def mask_of(flags: npt.NDArray[np.bool_]) -> pa.Array:
 
 def take(values: pa.Array, places: npt.NDArray[np.int64]) -> pa.Array:
     """The values at these places."""
-    return pc.take(values, array_of(places), boundscheck=False, memory_pool=pool_for_results())
+    of = _functions()
+    options = of.TakeOptions(boundscheck=False)
+    return of.call_function("take", [values, array_of(places)], options, pool_for_results())
+
+
+def cast(values: Array, type_: pa.DataType) -> Array:
+    """The values as another type; raise `pa.ArrowInvalid` where one does not fit."""
+    of = _functions()
+    return of.call_function("cast", [values], of.CastOptions.safe(type_))
+
+
+def sorted_places(values: pa.Array) -> npt.NDArray[np.int64]:
+    """The places of the values in their order."""
+    return numbers_of(_functions().call_function("sort_indices", [values]), "uint64").astype(np.int64)
+
+
+@cache
+def _functions() -> Any:
+    """Return what calls functions of Arrow, without the wrappers of `pyarrow.compute` around all of them."""
+    try:
+        from pyarrow import _compute
+    except ImportError:  # it is not public
+        from pyarrow import compute as _compute
+    return _compute
 
 
 @cache
@@ -117,13 +153,56 @@ def join_texts(*parts: Any, separator: str = "") -> Array:
     return pc.binary_join_element_wise(*scalars, text_scalar(separator))
 
 
+OFFSETS, WIDE_OFFSETS, VIEWS = range(3)  # how an Arrow column lays out its texts
+
+
+def taken(texts: Array, places: npt.NDArray[np.int64]) -> pa.Array:
+    """The texts at these places, or values of any other type; Arrow cannot do so with views."""
+    if not pa.types.is_string_view(texts.type):
+        return pc.take(texts, array_of(places))
+    _, views, *data = texts.buffers()
+    chosen = np.frombuffer(views, np.int64).reshape(-1, 2)[texts.offset :][places].ravel()
+    return pa.Array.from_buffers(pa.string_view(), len(places), [None, pa.py_buffer(chosen), *data])
+
+
+def text_addresses(texts: pa.Array) -> tuple[int, int, int, object]:
+    """Where an Arrow column keeps its texts: address and form of the list, address of the bytes, owner."""
+    if pa.types.is_string_view(texts.type):
+        buffers = texts.buffers()
+        if len(buffers) <= 3:
+            data = buffers[2].address if len(buffers) == 3 else 0
+            return buffers[1].address + 16 * texts.offset, VIEWS, data, texts
+    if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
+        texts = texts.cast(pa.large_string())
+    form = WIDE_OFFSETS if pa.types.is_large_string(texts.type) else OFFSETS
+    _validity, offsets, data = texts.buffers()
+    address = offsets.address + texts.offset * (8 if form == WIDE_OFFSETS else 4)
+    return address, form, data.address if data is not None else 0, texts
+
+
+def is_text(arrow_type: Any) -> bool:
+    """Whether an Arrow type is one of texts."""
+    return any(test(arrow_type) for test in _IS_TEXT)
+
+
+def matching(texts: Array, pattern: str) -> Array:
+    """Whether each text has a part that matches the pattern."""
+    if pa.types.is_string_view(texts.type):
+        texts = texts.cast(pa.string())
+    return pc.match_substring_regex(texts, pattern)
+
+
+def all_match(texts: Array, pattern: str) -> bool:
+    """Whether every text has a part that matches the pattern."""
+    return pc.all(matching(texts, pattern), min_count=0).as_py() is True
+
+
 # ---- structs that hold values of several types
 #
 # Fields are named after types, such as `int`, `string` and `iri`, and of Arrow's type for them; those of
 # `langString` and `literal` are exact terms, as text.
 
 MISSING, SEVERAL = -1, -2  # instead of the number of a field
-_IS_TEXT: Final = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _FIELDS: Final = {
     Type.BOOLEAN: (pa.types.is_boolean,),
     Type.INTEGER: (pa.types.is_integer,),

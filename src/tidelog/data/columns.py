@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tidelog.data.arrow import ZERO, Array, number_array, text_array
+from tidelog.data.arrow import (
+    ZERO,
+    Array,
+    array_of,
+    flags_of,
+    join_texts,
+    mask_of,
+    matching,
+    number_array,
+    pc,
+    taken,
+    text_addresses,
+    text_array,
+)
+from tidelog.data.text_kernels import DIGITS, EXACT, NO_TIME_ZONE, USES, parse_texts
 from tidelog.logic import conversions
 from tidelog.logic.import_options import Nulls
 from tidelog.logic.values import NULL_DATATYPE, ColumnType, Kind, Value, literal
+from tidelog.records import dataclass
 
 # ---- columns of times
 
@@ -57,44 +73,6 @@ def _text(value: object) -> object:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int | float) else value
-
-
-# ---- forms of RDF terms
-#
-# Those of usual terms are for Arrow's kernels only.
-
-_IRI_CHARACTER = r'[^\x00-\x20<>"{}|^`\\]'
-_ESCAPE = (
-    r'\\[tbnrf"\x27\\]'
-    r"|\\u[0-9A-CEFa-cef][0-9A-Fa-f]{3}|\\u[dD][0-7][0-9A-Fa-f]{2}"  # no halves of surrogate pairs
-    r"|\\U000[1-9A-Fa-f][0-9A-Fa-f]{4}|\\U0010[0-9A-Fa-f]{4}"
-)
-# What labels of blank nodes are made of, by the grammar of N-Triples.
-_LETTER = (
-    "A-Za-z_\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c-\u200d\u2070-\u218f"
-    "\u2c00-\u2fef\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
-)
-_IN_LABEL = _LETTER + "0-9\u00b7\u0300-\u036f\u203f-\u2040-"
-NAME = r"[A-Za-z_][A-Za-z0-9_-]*"
-IRI = f"<{_IRI_CHARACTER}*>"
-BLANK = f"_:[0-9{_LETTER}](?:[.{_IN_LABEL}]*[{_IN_LABEL}])?"
-LITERAL = rf'"(?:[^"\\\n\r]|{_ESCAPE})*"(?:@[a-zA-Z]+(?:-[a-zA-Z0-9]+)*|\^\^{IRI})?'
-NODE = f"(?:{IRI}|{BLANK})"
-OBJECT = f"(?:{IRI}|{BLANK}|{LITERAL})"
-EXACT = f"(?:{IRI}|{BLANK}|{LITERAL}|{NAME}|-?[0-9]+)"
-# Terms that every format of RDF holds and every parser reads as they are; there are others.
-_USUAL_TEXT = r'"(?:[ !#-\[\]-~\x{a0}-\x{d7ff}]|\\[nrt"\\])*"'
-_USUAL_IRI = (
-    r"<(?:https?://[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*(?::[0-9]+)?/|(?:urn|tag):[a-z]+:)"
-    r"(?:[A-Za-z0-9_~!$&'()*+,;=@:/.\x{c0}-\x{1fff}-]|%[0-9A-Fa-f]{2})*"
-)
-_USUAL_END = "(?:#[A-Za-z_][A-Za-z0-9_-]*)?>"
-USUAL = (
-    f"^(?:{_USUAL_IRI}{_USUAL_END}|_:[A-Za-z][A-Za-z0-9_]*"
-    rf"|{_USUAL_TEXT}(?:@[a-z][a-z](?:-[a-z][a-z])?|\^\^{_USUAL_IRI}{_USUAL_END})?)$"
-)
-USUAL_PREDICATE = f"^{_USUAL_IRI}(?:/|#)[A-Za-z_][A-Za-z0-9_-]*>$"
-NOT_IRI = r'[\x00-\x20<>"{}|^`\\]|^_:|^$'
 
 
 # ---- missing values
@@ -144,8 +122,7 @@ def is_json(field: Any) -> bool:
 # ---- columns and batches
 #
 # Texts become typed columns here, by compiled kernels where the text is written plainly. What a kernel cannot
-# read for certain is left to `logic.conversions`, one text at a time: a kernel is never trusted with such a
-# text (Arrow reads `0xffffffffffffffff` as -1, and `1e999` as infinity).
+# read for certain is left to `logic.conversions`, one text at a time.
 
 
 @dataclass(frozen=True)
@@ -155,8 +132,9 @@ class Column:
     `values` holds text (string, large_string or string_view) for STRING and IRI (the text itself), ANY (each
     text is read as the term it looks like) and TERM (terms written exactly); int64 for INTEGER, float64 for
     DOUBLE (no NaN, no -0.0), bool for BOOLEAN, date32 for DATE, timestamp[us] for DATETIME (time zone UTC or
-    none), an Arrow decimal or text for DECIMAL. Without `parse_numbers` a text of an ANY column may be a
-    name, but never a number.
+    none), an Arrow decimal for DECIMAL. The last six may be texts of the type instead, with numbers and times
+    that Arrow's type does not hold; an empty one is the value for missing ones. Without `parse_numbers` a
+    text of an ANY column may be a name, but never a number.
     """
 
     type: ColumnType
@@ -195,76 +173,162 @@ ARROW_TYPES = {
     ColumnType.DATETIME: pa.timestamp("us"),
     ColumnType.DECIMAL: pa.string(),
 }
-TRUE, FALSE = ("true", "1", "True", "TRUE"), ("false", "0", "False", "FALSE")
-
-_INTEGER = r"^-?[0-9]+$"
-_DECIMAL = r"^-?[0-9]+(\.[0-9]+)?$"
-_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-_LOCAL = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$"
-_UTC = _LOCAL[:-1] + "Z$"
 
 
-def column_of_texts(texts: Array, column_type: ColumnType) -> Column | None:
-    """The texts as a column of the type, or None if some text is not plainly of that type."""
-    if column_type in (ColumnType.ANY, ColumnType.STRING):
-        return Column(column_type, texts)
+class PlainTexts(NamedTuple):
+    """Payloads and extras of texts, as the dictionary has them, and the places of those not read."""
+
+    values: npt.NDArray[np.int64]
+    extras: npt.NDArray[np.int32]
+    listed: npt.NDArray[np.int64]
+
+
+_KINDS = {
+    ColumnType.BOOLEAN: Kind.BOOLEAN,
+    ColumnType.INTEGER: Kind.INTEGER,
+    ColumnType.DECIMAL: Kind.DECIMAL,
+    ColumnType.DOUBLE: Kind.DOUBLE,
+    ColumnType.DATE: Kind.DATE,
+    ColumnType.DATETIME: Kind.DATETIME,
+    ColumnType.IRI: Kind.IRI,
+}
+
+
+def read_plain_texts(texts: Array, column_type: ColumnType) -> PlainTexts:
+    """Read texts of a type of numbers or times, or check IRIs."""
+    rows = len(texts)
+    values, extras, listed = np.empty(rows, np.int64), np.empty(rows, np.int32), np.empty(rows, np.int64)
+    address, form, data, _keep = text_addresses(texts)
+    digits, scale = column_type.size or (2 * DIGITS, DIGITS)
+    if column_type is ColumnType.DATETIME:
+        scale = 0  # any time zone
+    kind = int(_KINDS[column_type.base])
+    count = parse_texts(address, form, data, rows, kind, digits - scale, scale, USES, values, extras, listed)
+    listed = listed[:count]
+    if kind == Kind.DOUBLE and count:
+        listed = _read_doubles(texts, values, extras, listed)
+    return PlainTexts(values, extras, listed)
+
+
+def _read_doubles(
+    texts: Array, values: npt.NDArray[np.int64], extras: npt.NDArray[np.int32], listed: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Have Arrow read doubles of more digits; returns the places of those that it does not read."""
+    long = listed[extras[listed] > 0]
     try:
-        values = _read_plain(texts, column_type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return None
-    return None if values is None else Column(column_type.base, values)
+        doubles = pc.cast(taken(texts, long), pa.float64())
+    except pa.ArrowInvalid:
+        return listed
+    finally:
+        extras[listed] = 0
+    values[long] = np.frombuffer(doubles.buffers()[1], np.int64)[doubles.offset :][: len(long)]
+    return np.setdiff1d(listed, long, assume_unique=True)
 
 
-def _read_plain(texts: Array, column_type: ColumnType) -> Array | None:
-    if column_type.size is not None:
-        return texts if all_match(texts, _pattern_of_size(*column_type.size)) else None
-    match column_type:
-        case ColumnType.INTEGER:
-            return pc.cast(texts, pa.int64()) if all_match(texts, _INTEGER) else None
-        case ColumnType.DOUBLE:
-            return finite(pc.cast(texts, pa.float64()))
-        case ColumnType.BOOLEAN:
-            return _booleans(texts)
-        case ColumnType.DATE:
-            return pc.cast(texts, pa.date32()) if all_match(texts, _DATE) else None
-        case ColumnType.DATETIME:
-            return _moments(texts)
-        case ColumnType.LOCAL_DATETIME:
-            return pc.cast(texts, pa.timestamp("us")) if all_match(texts, _LOCAL) else None
-        case ColumnType.IRI:
-            return None if _any_match(texts, NOT_IRI) else texts
-        case ColumnType.DECIMAL:
-            return texts if all_match(texts, _DECIMAL) else None
-        case _:
-            return texts if all_match(texts, f"^{EXACT}$") else None
+class ReadColumn(NamedTuple):
+    """A column, by their places the reasons why some texts are not of its type, and those that are empty.
+
+    What the column holds in the places with a reason does not count.
+    """
+
+    column: Column
+    reasons: dict[int, str]
+    empty: frozenset[int] = frozenset()
 
 
-def _pattern_of_size(digits: int, scale: int) -> str:
-    """What decimals of this size look like, as far as they are written without zeros that say nothing."""
-    whole = f"[0-9]{{1,{digits - scale}}}" if digits > scale else "0"
-    return f"^-?{whole}" + (rf"(\.[0-9]{{1,{scale}}})?$" if scale else "$")
+def read_texts(texts: Array, column_type: ColumnType, keeps_nulls: bool = False) -> ReadColumn:
+    """The texts as a column of the type; with `keeps_nulls` an empty text is the value for missing ones.
+
+    Kernels read what is plainly written; what they list is left to `logic.conversions`.
+    """
+    if column_type in (ColumnType.ANY, ColumnType.STRING):
+        return ReadColumn(Column(column_type, texts), {})
+    if isinstance(texts, pa.ChunkedArray):
+        texts = texts.combine_chunks()
+        if isinstance(texts, pa.ChunkedArray):  # more text than offsets of 32 bits reach
+            texts = texts.cast(pa.large_string()).combine_chunks()
+    if column_type is ColumnType.TERM:
+        listed = np.flatnonzero(~flags_of(matching(texts, f"^{EXACT}$")))
+        read = PlainTexts(listed, listed.astype(np.int32), listed)
+    else:
+        read = read_plain_texts(texts, column_type)
+    values: dict[int, Value] = {}
+    reasons: dict[int, str] = {}
+    empty: set[int] = set()
+    known: dict[str, str] = {}  # reasons by texts
+    left = taken(texts, read.listed).cast(pa.string()).to_pylist() if len(read.listed) else ()
+    space = " \t\n\r\f\v" if column_type is ColumnType.IRI else None  # which may hold other white space
+    for place, text in zip(read.listed.tolist(), left, strict=True):
+        if not text.strip(space):
+            empty.add(place)
+            if keeps_nulls:
+                values[place] = NULL
+                continue
+        reason = known.get(text)
+        if reason is None:
+            try:
+                values[place] = conversions.read_typed(text, column_type)
+                continue
+            except ValueError as fault:
+                reason = known[text] = str(fault)
+        reasons[place] = reason
+    return ReadColumn(_column_of(texts, column_type, read, values, reasons), reasons, frozenset(empty))
 
 
-def all_match(texts: Array, pattern: str) -> bool:
-    """Whether every text has a part that matches the pattern."""
-    return pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py() is True
+def _column_of(
+    texts: Array, column_type: ColumnType, read: PlainTexts, values: dict[int, Value], reasons: dict[int, str]
+) -> Column:
+    """The column of texts that a kernel has read but for some values, or that have no value."""
+    if column_type is ColumnType.TERM:
+        return Column(
+            column_type, _replaced(texts, {at: conversions.exact(each) for at, each in values.items()})
+        )
+    if column_type is ColumnType.IRI:
+        if not values:
+            return Column(column_type, texts)
+        terms = join_texts("<", texts.cast(pa.string()), ">")
+        return Column(
+            ColumnType.TERM, _replaced(terms, {at: conversions.exact(each) for at, each in values.items()})
+        )
+    base = column_type.base
+    for place, value in values.items():
+        if TYPE_OF_KIND.get(value.kind) is not base or base is ColumnType.DATETIME:
+            return Column(base, texts)
+        read.values[place] = _payload(value)
+    if base is ColumnType.DECIMAL:
+        return Column(base, texts)
+    arrow_type = ARROW_TYPES[base]
+    if base is ColumnType.DATETIME:
+        extras = np.delete(read.extras, list(reasons)) if reasons else read.extras
+        zones = set(np.unique(extras).tolist())
+        if len(zones) > 1 or not zones <= {0, NO_TIME_ZONE}:
+            return Column(base, texts)
+        arrow_type = pa.timestamp("us", "UTC") if zones == {0} else arrow_type
+    if base is ColumnType.BOOLEAN:
+        return Column(base, mask_of(read.values.astype(bool)))
+    numbers = read.values
+    if base is ColumnType.DATE:
+        numbers = read.values.astype(np.int32)
+        if any(abs(int(value.content)) >= 1 << 31 for value in values.values()):
+            return Column(base, texts)
+    return Column(base, pa.Array.from_buffers(arrow_type, len(numbers), [None, pa.py_buffer(numbers)]))
 
 
-def _any_match(texts: Array, pattern: str) -> bool:
-    return pc.any(pc.match_substring_regex(texts, pattern), min_count=0).as_py() is True
+def _payload(value: Value) -> int:
+    """What an array of 64-bit numbers holds of a value of a number or a date."""
+    if value.kind is Kind.DOUBLE:
+        return struct.unpack("<q", struct.pack("<d", value.content))[0]  # type: ignore[no-any-return]
+    return int(value.content)
 
 
-def _booleans(texts: Array) -> Array | None:
-    true = pc.is_in(texts, text_array(TRUE).cast(texts.type))
-    false = pc.is_in(texts, text_array(FALSE).cast(texts.type))
-    return true if pc.all(pc.or_(true, false), min_count=0).as_py() else None
-
-
-def _moments(texts: Array) -> Array | None:
-    """Timestamps of texts that all name no time zone, or all UTC; others are read one by one."""
-    if all_match(texts, _LOCAL):
-        return pc.cast(texts, pa.timestamp("us"))
-    return pc.cast(texts, pa.timestamp("us", "UTC")) if all_match(texts, _UTC) else None
+def _replaced(texts: Array, others: dict[int, str]) -> Array:
+    """The texts, with others in some places."""
+    if not others:
+        return texts
+    places = np.arange(len(texts))
+    places[list(others)] = np.arange(len(texts), len(texts) + len(others))
+    both = pa.concat_arrays([texts.cast(pa.string()), text_array(list(others.values()))])
+    return pc.take(both, array_of(places))
 
 
 def finite(values: Array) -> Array | None:
@@ -272,26 +336,6 @@ def finite(values: Array) -> Array | None:
     if not pc.all(pc.is_finite(values), min_count=0).as_py():
         return None
     return pc.add(values, ZERO)
-
-
-def read_values(
-    texts: Sequence[str], column_type: ColumnType, name: str | None = None, keeps_nulls: bool = False
-) -> tuple[list[Value], dict[int, str]]:
-    """The values of the texts that are of the type, and by their places the reasons why others are not.
-
-    With `keeps_nulls` an empty text is the value for missing ones.
-    """
-    values: list[Value] = []
-    faults: dict[int, str] = {}
-    for index, text in enumerate(texts):
-        if keeps_nulls and not text.strip():
-            values.append(NULL)
-            continue
-        try:
-            values.append(conversions.read_typed(text, column_type))
-        except ValueError as fault:
-            faults[index] = f"{fault} (column `{name}`)" if name else str(fault)
-    return values, faults
 
 
 def column_of_values(values: Sequence[Value]) -> Column:

@@ -9,25 +9,29 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidelog.data.arrow import (
     array_of,
     flags_of,
+    is_text,
     join_texts,
     mask_of,
     numbers_of,
+    pc,
     pool_for_results,
+    sorted_places,
     take,
     text_array,
     text_scalar,
 )
-from tidelog.data.columns import NAME, Column
+from tidelog.data.columns import Column
 from tidelog.data.dictionary import TEXT_KINDS, Dictionary
 from tidelog.data.rows import Ids
-from tidelog.logic import conversions
+from tidelog.data.text_kernels import NAME, NO_TIME_ZONE
+from tidelog.logic import conversions, lexical_forms
 from tidelog.logic import conversions as terms
 from tidelog.logic.conversions import exact, read_any, read_exact, to_python
+from tidelog.logic.lexical_forms import write_offset
 from tidelog.logic.values import XSD, ColumnType, Kind, Value, order_key, string
 
 # ---- many values as texts
@@ -39,6 +43,9 @@ Written = tuple[pa.Array, Flags]  # texts, and which of them are right
 Writer = Callable[[Dictionary, Ids], Written]
 
 _SPECIAL = r'["\\]'
+_POSITIONAL = r"^-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,17})?$"
+FIRST_DAY, LAST_DAY, DAY = -700_000, 2_900_000, 86_400_000_000  # years of four digits; microseconds
+MOST_SCALE, LEAST = 18, -(2**63)  # of decimals whose digits NumPy divides
 _BARE = r"^[A-Za-z][!#-;=?-\[\]_a-z~]*$"  # ASCII without white space and what no IRI holds
 
 
@@ -95,6 +102,61 @@ def _digits(dictionary: Dictionary, ids: Ids) -> Written:
     return _all_right(pc.cast(array_of(dictionary.payload[ids]), pa.large_string()))
 
 
+def _decimals(dictionary: Dictionary, ids: Ids, whole_end: str = "") -> Written:
+    """Decimals with as many digits behind the point as they have, and an end for those that have none."""
+    numbers, scales = dictionary.payload[ids], dictionary.extra[ids]
+    are_right = (scales <= MOST_SCALE) & (numbers != LEAST)
+    parts, places = [], []
+    for scale in np.unique(scales[are_right]).tolist():
+        own = np.flatnonzero(are_right & (scales == scale))
+        whole, rest = np.divmod(np.abs(numbers[own]), 10**scale)
+        sign = pc.if_else(mask_of(numbers[own] < 0), "-", "")
+        ends = whole_end
+        if scale:
+            digits = pc.cast(array_of(rest), pa.large_string())
+            ends = _joined(".", pc.utf8_lpad(digits, scale, "0"))
+        parts.append(_joined(sign.cast(pa.large_string()), pc.cast(array_of(whole), pa.large_string()), ends))
+        places.append(own)
+    texts = pa.concat_arrays(parts) if parts else pa.array([], pa.large_string())
+    order = np.zeros(len(ids), np.int64)
+    order[np.concatenate([*places, np.zeros(0, np.int64)])] = np.arange(len(texts))
+    return take(texts, order) if len(texts) else pa.array([""] * len(ids), pa.large_string()), are_right
+
+
+def _decimal_fields(dictionary: Dictionary, ids: Ids) -> Written:
+    return _decimals(dictionary, ids, ".0")
+
+
+def _doubles(dictionary: Dictionary, ids: Ids) -> Written:
+    """Doubles that are written without an exponent, as Arrow writes them."""
+    texts = pc.cast(array_of(dictionary.payload[ids].view(np.float64)), pa.large_string())
+    return texts, flags_of(pc.match_substring_regex(texts, _POSITIONAL))
+
+
+def _dates(dictionary: Dictionary, ids: Ids) -> Written:
+    """Dates of the years that Arrow writes as the definition does."""
+    days = dictionary.payload[ids]
+    are_right = (days >= FIRST_DAY) & (days <= LAST_DAY)
+    dates = array_of(np.where(are_right, days, 0).astype(np.int32)).cast(pa.date32())
+    return pc.cast(dates, pa.large_string()), are_right
+
+
+def _date_times(dictionary: Dictionary, ids: Ids) -> Written:
+    """DateTimes of these years, in their own time zones, with as many digits of a second as they have."""
+    zones = dictionary.extra[ids]
+    offsets = np.where(zones == NO_TIME_ZONE, 0, zones).astype(np.int64) * 60_000_000
+    moments = dictionary.payload[ids]
+    are_right = (moments > FIRST_DAY * DAY) & (moments < LAST_DAY * DAY)
+    seconds, fractions = np.divmod(np.where(are_right, moments, 0) + offsets, 1_000_000)
+    clock = pc.cast(array_of(seconds).cast(pa.timestamp("s")), pa.large_string())
+    digits = pc.utf8_lpad(pc.cast(array_of(fractions), pa.large_string()), 6, "0")
+    fraction = pc.if_else(mask_of(fractions == 0), _large(""), _joined(".", pc.utf8_rtrim(digits, "0")))
+    distinct, places = np.unique(zones, return_inverse=True)
+    ends = [write_offset(None if zone == NO_TIME_ZONE else zone) for zone in distinct.tolist()]
+    suffixes = take(text_array(ends).cast(pa.large_string()), places.astype(np.int64))
+    return _joined(pc.replace_substring(clock, " ", "T"), fraction, suffixes), are_right
+
+
 def _integers(dictionary: Dictionary, ids: Ids) -> Written:
     digits, right = _digits(dictionary, ids)
     return _joined('"', digits, f'"^^<{XSD}integer>'), right
@@ -103,8 +165,17 @@ def _integers(dictionary: Dictionary, ids: Ids) -> Written:
 def _quoted(dictionary: Dictionary, ids: Ids, *end: pa.Array | str) -> Written:
     """Texts between quotes; those that hold something to be escaped are not right."""
     texts = dictionary.texts(ids)
-    special = pc.or_(pc.match_substring_regex(texts, _SPECIAL), pc.invert(pc.utf8_is_printable(texts)))
-    return _joined('"', texts, '"', *end), ~flags_of(special)
+    special = flags_of(pc.match_substring_regex(texts, _SPECIAL)) | _are_unprintable(texts)
+    return _joined('"', texts, '"', *end), ~special
+
+
+def _are_unprintable(texts: pa.Array) -> Flags:
+    """Return which texts hold a character that Python does not print; Arrow knows another Unicode."""
+    are_ascii = pc.string_is_ascii(texts)
+    characters = set().union(*texts.filter(pc.invert(are_ascii)).to_pylist())
+    unprintable = [f"\\x{{{ord(each):x}}}" for each in characters if each > "\x7f" and not each.isprintable()]
+    are_found: Flags = flags_of(pc.match_substring_regex(texts, f"[\\x00-\\x1f\\x7f{''.join(unprintable)}]"))
+    return are_found
 
 
 def _with_language(dictionary: Dictionary, ids: Ids) -> Written:
@@ -153,6 +224,10 @@ BY_ARROW: Mapping[str, Mapping[Kind, Writer]] = {
         Kind.LITERAL: _plain,
         Kind.BLANK: _blank,
         Kind.INTEGER: _digits,
+        Kind.DECIMAL: _decimals,
+        Kind.DOUBLE: _doubles,
+        Kind.DATE: _dates,
+        Kind.DATETIME: _date_times,
     },
     "field": {
         Kind.IRI: _bare,
@@ -160,6 +235,7 @@ BY_ARROW: Mapping[str, Mapping[Kind, Writer]] = {
         Kind.LANGUAGE_STRING: _field_with_language,
         Kind.LITERAL: _field_with_datatype,
         Kind.INTEGER: _digits,
+        Kind.DECIMAL: _decimal_fields,
     },
     "json": {Kind.IRI: _json_iri, Kind.STRING: _json_string, Kind.INTEGER: _digits},
     "exact": {Kind.STRING: _quoted, Kind.INTEGER: _digits},
@@ -185,6 +261,7 @@ TEXT_FORMS: dict[str, Callable[[Value], str]] = {
     "json": conversions.write_json,
 }
 NUMBERS = (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE, Kind.BIG)
+SAFE, EXACT = 2.0**62, 2.0**53 - 1
 
 
 def without_repeats(ids: Ids) -> tuple[Ids, npt.NDArray[np.int64]]:
@@ -257,9 +334,25 @@ def _sorted_kind(dictionary: Dictionary, ids: Ids) -> Ids:
     if (kinds == first).all():
         if first in (Kind.INTEGER, Kind.BOOLEAN, Kind.DATE):
             return ids[np.argsort(dictionary.payload[ids], kind="stable")]
+        if first is Kind.DOUBLE:
+            return ids[np.argsort(dictionary.payload[ids].view(np.float64), kind="stable")]
+        if first is Kind.DATETIME:
+            zones = dictionary.extra[ids]
+            zones = np.where(zones == NO_TIME_ZONE, np.int32(lexical_forms.INVALID), zones)
+            return ids[np.lexsort((zones, dictionary.payload[ids]))]
         if first in TEXT_KINDS and first in (Kind.STRING, Kind.IRI, Kind.BLANK):
-            places = numbers_of(pc.sort_indices(dictionary.texts(ids)), "uint64").astype(np.int64)
+            places = sorted_places(dictionary.texts(ids))
             return np.take(ids, places)
+    if np.isin(kinds, (Kind.INTEGER, Kind.DECIMAL)).all():
+        scales = np.where(kinds == Kind.DECIMAL, dictionary.extra[ids], 0)
+        powers = 10.0 ** (scales.max() - scales)
+        if scales.max() <= MOST_SCALE and (np.abs(dictionary.payload[ids] * powers) < SAFE).all():
+            return ids[np.lexsort((kinds, dictionary.payload[ids] * powers.astype(np.int64)))]
+    if np.isin(kinds, (Kind.INTEGER, Kind.DOUBLE)).all():
+        payloads = dictionary.payload[ids]
+        are_whole = kinds == Kind.INTEGER
+        if not are_whole.any() or np.abs(payloads[are_whole].astype(np.float64)).max() <= EXACT:
+            return ids[np.lexsort((kinds, np.where(are_whole, payloads, payloads.view(np.float64))))]
     values = dictionary.decode_all(ids.tolist())
     by_value = sorted(range(len(values)), key=lambda place: order_key(values[place]))
     return np.take(ids, np.array(by_value, np.int64))
@@ -291,7 +384,7 @@ def coded_terms(column: Column) -> tuple[pa.Array, pa.Array]:
     write = _WRITERS.get(column.type)
     if column.type is ColumnType.ANY:
         write = _of_fields if column.parse_numbers else _of_names
-    if write is None:
+    if write is None or (column.type is ColumnType.INTEGER and is_text(values.type)):
         dictionary = Dictionary()
         ids, places = np.unique(dictionary.encode_column(column), return_inverse=True)
         return terms_of(ids, dictionary).cast(pa.string()), array_of(places.astype(np.int64))

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidelog.data import dictionary_kernels as kernels
 from tidelog.data import memory
-from tidelog.data.arrow import array_of, mask_of, numbers_of, truths_of
+from tidelog.data.arrow import array_of, is_text, mask_of, numbers_of, pc, taken, text_addresses, truths_of
+from tidelog.data.columns import NULL, read_plain_texts
 from tidelog.data.dictionary_kernels import NOT_PLAIN, PLAIN_IRI, PLAIN_STRING, take_off_ends
 from tidelog.data.rows import Ids
-from tidelog.data.text_kernels import USES
+from tidelog.data.text_kernels import NO_TIME_ZONE, USES
 from tidelog.logic.conversions import from_python, read_any, read_exact, read_typed
 from tidelog.logic.values import ColumnType, Kind, Value, decimal
 
@@ -41,7 +41,15 @@ _PLAIN_TERMS = (
     (r"""^<[^_\x00-\x20<>"{}|^`\\][^\x00-\x20<>"{}|^`\\]*>$""", Kind.IRI),
     (r"""^"[^"\\\n\r]*"$""", Kind.STRING),
 )
-NO_TIME_ZONE = 1 << 20  # `extra` of a dateTime without a time zone
+KIND_OF_NUMBERS = {
+    ColumnType.INTEGER: Kind.INTEGER,
+    ColumnType.DECIMAL: Kind.DECIMAL,
+    ColumnType.DOUBLE: Kind.DOUBLE,
+    ColumnType.BOOLEAN: Kind.BOOLEAN,
+    ColumnType.DATE: Kind.DATE,
+    ColumnType.DATETIME: Kind.DATETIME,
+}
+NO_EXTRAS = np.zeros(0, np.int32)
 
 
 class Dictionary:
@@ -117,19 +125,24 @@ class Dictionary:
         """The id of a value, given now if it is new."""
         if value.kind in TEXT_KINDS:
             return self._encode_text(value)
-        payload, extra = _packed(value)
+        payload, extra = packed(value)
         while True:
             found = int(kernels.intern_number(self.words, int(value.kind), payload, extra))
             if found >= 0:
                 return found
             self.grow()
 
+    def parts(self, value: Value) -> tuple[int, int]:
+        """The payload and extra of a value; of one that is a text only its extra, which gets an id."""
+        match value.kind:
+            case Kind.LANGUAGE_STRING:
+                return 0, self.encode(Value(Kind.STRING, str(value.extra)))
+            case Kind.LITERAL:
+                return 0, self.encode(Value(Kind.IRI, str(value.extra)))
+        return (0, 0) if value.kind in TEXT_KINDS else packed(value)
+
     def _encode_text(self, value: Value) -> int:
-        extra = 0
-        if value.kind is Kind.LANGUAGE_STRING:
-            extra = self.encode(Value(Kind.STRING, str(value.extra)))
-        elif value.kind is Kind.LITERAL:
-            extra = self.encode(Value(Kind.IRI, str(value.extra)))
+        _, extra = self.parts(value)
         text = str(value.content).encode()
         size, kind = len(text), int(value.kind)
         if size > len(self._text):
@@ -215,63 +228,80 @@ class Dictionary:
             ids[position] = identity
         return ids
 
-    def encode_numbers(self, kind: Kind, numbers: npt.NDArray[np.int64], extra: int = 0) -> Ids:
-        """The ids of values of one kind that are held in their payload."""
+    def encode_numbers(
+        self, kind: Kind, numbers: npt.NDArray[np.int64], extra: int | npt.NDArray[np.int32] = 0
+    ) -> Ids:
+        """The ids of values of one kind that are held in their payload, with one extra or one each."""
         numbers = np.ascontiguousarray(numbers, np.int64)
+        shared, extras = (extra, NO_EXTRAS) if isinstance(extra, int) else (0, np.ascontiguousarray(extra))
         ids = np.empty(len(numbers), np.int32)
-        done = 0
+        before, done = len(self), 0
         while done < len(numbers):
-            done = int(kernels.intern_numbers(self.words, int(kind), extra, numbers, done, ids))
+            done = int(kernels.intern_numbers(self.words, int(kind), shared, extras, numbers, done, ids))
             if done < len(numbers):
-                self.grow(min(len(numbers) - done, max(1024, len(self) // 2)))
+                self.grow(self._expected(before, done, len(numbers)))
         return ids
+
+    def encode_mixed_numbers(
+        self, kinds: npt.NDArray[np.uint8], numbers: npt.NDArray[np.int64], extras: npt.NDArray[np.int32]
+    ) -> Ids:
+        """Return the ids of values that are held in their payload, -1 where the kind is 0."""
+        ids = np.empty(len(numbers), np.int32)
+        before, done = len(self), 0
+        while done < len(numbers):
+            done = int(kernels.intern_mixed_numbers(self.words, kinds, numbers, extras, done, ids))
+            if done < len(numbers):
+                self.grow(self._expected(before, done, len(numbers)))
+        return ids
+
+    def _expected(self, before: int, done: int, rows: int) -> int:
+        """How many values to make room for, when some rows of a column have filled the dictionary.
+
+        As many are new among the others as among these, but not many times of what there is already.
+        """
+        count = len(self)
+        left = rows - done
+        new = left * (count - before) // max(done, 1)
+        return min(left, max(1024, count // 2, min(new, 16 * count)))
 
     def encode_texts(self, kind: Kind, texts: pa.Array, extra: int = 0) -> Ids:
         """The ids of an Arrow text column, all of one kind and with one qualifier, by default none."""
         rows = len(texts)
         ids = np.empty(rows, np.int32)
-        address, form, data, _keep = _text_addresses(texts)
-        done = 0
+        address, form, data, _keep = text_addresses(texts)
+        before, done = len(self), 0
         while done < rows:
             done = kernels.intern_texts(self.words, address, form, data, rows, int(kind), extra, done, ids)
             if done < rows:
                 text = max(1 << 16, int(self.words[kernels.D_HEAP_TOP]) // 2, len(texts[done].as_buffer()))
-                self.grow(max(1024, len(self) // 2), text)
+                self.grow(self._expected(before, done, rows), text)
         return ids
 
     def encode_any(self, texts: pa.Array, parse_numbers: bool) -> Ids:
         """The ids of an Arrow text column in which each text is read as the term it looks like."""
         rows = len(texts)
-        classes = np.empty(rows, np.uint8)
+        classes, scales = np.empty(rows, np.uint8), np.empty(rows, np.int32)
         numbers = np.empty(rows, np.int64)
-        address, form, data, _keep = _text_addresses(texts)
-        kernels.classify_texts(address, form, data, rows, classes, numbers)
-        ids = np.empty(rows, np.int32)
-        if parse_numbers:
-            named = classes <= kernels.IRI_TEXT
-            whole = classes == kernels.INTEGER_TEXT
-        else:
-            named = classes == kernels.NAME_TEXT
-            whole = np.zeros(rows, bool)
-        if named.all():
-            return self.encode_texts(Kind.IRI, texts)
-        if whole.all():
-            return self.encode_numbers(Kind.INTEGER, numbers)
-        if pa.types.is_string_view(texts.type):
-            texts = texts.cast(pa.string())  # views cannot be filtered
-        if named.any():
-            ids[named] = self.encode_texts(Kind.IRI, texts.filter(mask_of(named)))
-        if whole.any():
-            ids[whole] = self.encode_numbers(Kind.INTEGER, numbers[whole])
-        others = ~(named | whole)
-        if others.any():
-            ids[others] = self._encode_others(texts.filter(mask_of(others)), parse_numbers)
-        return ids
-
-    def _encode_others(self, texts: pa.Array, parse_numbers: bool) -> Ids:
+        address, form, data, _keep = text_addresses(texts)
+        kernels.classify_texts(address, form, data, rows, USES, classes, numbers, scales)
         if not parse_numbers:
-            return self.encode_texts(Kind.STRING, texts)
-        return self.encode_distinct(texts, read_any)
+            classes[classes != kernels.NAME_TEXT] = kernels.STRING_TEXT
+        classes[classes == kernels.NAME_TEXT] = kernels.IRI_TEXT
+        ids = np.empty(rows, np.int32)
+        for found in np.flatnonzero(np.bincount(classes)).tolist():
+            places = np.flatnonzero(classes == found)
+            part = texts if len(places) == rows else taken(texts, places)
+            if found == kernels.IRI_TEXT:
+                ids[places] = self.encode_texts(Kind.IRI, part)
+            elif found == kernels.STRING_TEXT:
+                ids[places] = self.encode_texts(Kind.STRING, part)
+            elif found == kernels.INTEGER_TEXT:
+                ids[places] = self.encode_numbers(Kind.INTEGER, numbers[places])
+            elif found == kernels.DECIMAL_TEXT:
+                ids[places] = self.encode_numbers(Kind.DECIMAL, numbers[places], scales[places])
+            else:
+                ids[places] = self.encode_distinct(part, read_any)
+        return ids
 
     def encode_terms(self, texts: pa.Array) -> Ids:
         """The ids of an Arrow text column of terms written exactly.
@@ -359,6 +389,9 @@ class Dictionary:
 
 
 def _encode_array(dictionary: Dictionary, column: Column, values: pa.Array) -> Ids:
+    kind = KIND_OF_NUMBERS.get(column.type)
+    if kind is not None and is_text(values.type):
+        return _encode_typed_texts(dictionary, values, column.type, kind)
     match column.type:
         case ColumnType.STRING:
             return dictionary.encode_texts(Kind.STRING, values)
@@ -383,11 +416,41 @@ def _encode_array(dictionary: Dictionary, column: Column, values: pa.Array) -> I
             return _encode_decimals(dictionary, values)
 
 
+def _encode_typed_texts(dictionary: Dictionary, texts: pa.Array, column: ColumnType, kind: Kind) -> Ids:
+    """The ids of texts of a type of numbers or times; an empty text is the value for missing ones."""
+    read = read_plain_texts(texts, column)
+    if not len(read.listed):
+        return dictionary.encode_numbers(kind, read.values, read.extras)
+    is_read = np.ones(len(texts), bool)
+    is_read[read.listed] = False
+    ids = np.empty(len(texts), np.int32)
+    ids[is_read] = dictionary.encode_numbers(kind, read.values[is_read], read.extras[is_read])
+    ids[read.listed] = dictionary.encode_distinct(
+        taken(texts, read.listed).cast(pa.string()),
+        lambda text: read_typed(text, column) if text.strip() else NULL,
+    )
+    return ids
+
+
 def _encode_decimals(dictionary: Dictionary, values: pa.Array) -> Ids:
-    texts = pc.cast(values, pa.string())
-    if pa.types.is_decimal(values.type):  # Arrow writes 0.00000001 as 1E-8
+    if not pa.types.is_decimal128(values.type):  # of 256 bits, which may have more digits
+        texts = pc.cast(values, pa.string())  # Arrow writes 0.00000001 as 1E-8
         return dictionary.encode_distinct(texts, lambda text: decimal(Decimal(text)))
-    return dictionary.encode_distinct(texts, lambda text: read_typed(text, ColumnType.DECIMAL))
+    rows, scale = len(values), values.type.scale
+    if not rows:
+        return np.zeros(0, np.int32)
+    words = np.frombuffer(values.buffers()[1], np.int64)[2 * values.offset :][: 2 * rows]
+    numbers, scales, listed = np.empty(rows, np.int64), np.empty(rows, np.int32), np.empty(rows, np.int64)
+    count = kernels.shorten_decimals(words, scale, numbers, scales, listed)
+    if not count:
+        return dictionary.encode_numbers(Kind.DECIMAL, numbers, scales)
+    listed, is_read = listed[:count], np.ones(rows, bool)
+    is_read[listed] = False
+    ids = np.empty(rows, np.int32)
+    ids[is_read] = dictionary.encode_numbers(Kind.DECIMAL, numbers[is_read], scales[is_read])
+    texts = pc.cast(values.take(array_of(listed)), pa.string())
+    ids[listed] = dictionary.encode_distinct(texts, lambda text: decimal(Decimal(text)))
+    return ids
 
 
 def _without_ends(texts: pa.Array) -> pa.Array:
@@ -400,25 +463,10 @@ def _larger(array: npt.NDArray[Any]) -> int:
     return len(array) * (16 if array.nbytes < 8 << 20 else 4)
 
 
-def _packed(value: Value) -> tuple[int, int]:
+def packed(value: Value) -> tuple[int, int]:
     """Payload and extra of a value that is not a text."""
     if value.kind is Kind.DOUBLE:
         return struct.unpack("<q", struct.pack("<d", float(value.content)))[0], 0
     if value.kind is Kind.DATETIME:
         return int(value.content), NO_TIME_ZONE if value.extra is None else int(value.extra)
     return int(value.content), int(value.extra or 0)
-
-
-def _text_addresses(texts: pa.Array) -> tuple[int, int, int, object]:
-    """Where an Arrow column keeps its texts: address and form of the list, address of the bytes, owner."""
-    if pa.types.is_string_view(texts.type):
-        buffers = texts.buffers()
-        if len(buffers) <= 3:
-            data = buffers[2].address if len(buffers) == 3 else 0
-            return buffers[1].address + 16 * texts.offset, kernels.VIEWS, data, texts
-    if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
-        texts = texts.cast(pa.large_string())
-    form = kernels.WIDE_OFFSETS if pa.types.is_large_string(texts.type) else kernels.OFFSETS
-    _validity, offsets, data = texts.buffers()
-    address = offsets.address + texts.offset * (8 if form == kernels.WIDE_OFFSETS else 4)
-    return address, form, data.address if data is not None else 0, texts

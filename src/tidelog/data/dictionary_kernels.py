@@ -18,12 +18,31 @@ from tidelog.compiled import (
     store64,
     subroutine,
 )
-from tidelog.data.text_kernels import GREATER, IN_IRI, IN_TEXT, IN_VIEW, LESS, QUOTE, write_view
+from tidelog.data.text_kernels import (
+    COLON,
+    DECIMAL,
+    DIGITS,
+    GREATER,
+    IN_IRI,
+    IN_TEXT,
+    IN_VIEW,
+    LESS,
+    MINUS,
+    NINE,
+    PLUS,
+    POINT,
+    QUOTE,
+    SPACE,
+    UNDERSCORE,
+    ZERO,
+    parse_number,
+    text_at,
+    write_view,
+)
 
 # ---- Plainly written terms without their ends: `<https://example.org/a>` is an IRI, `"a"` a string.
 
 NOT_PLAIN, PLAIN_IRI, PLAIN_STRING = 0, 1, 2
-UNDERSCORE = ord("_")
 
 
 @kernel("i64, i64, i64, i64, u8[:], i64[:], u8[:]")
@@ -75,11 +94,13 @@ def take_off_ends(address: Any, rows: Any, data: Any, length: Any, uses: Any, in
     D_WORDS,
 ) = range(14)
 
-BLOCK = 32  # texts that are hashed ahead
+BLOCK = 32  # values that are hashed ahead
+FEW_SLOTS = 1 << 14
+PAGE = 4096  # bytes of which all or none can be read
 UNKNOWN, REPEATED = -1, -2  # what is known of a text before the dictionary is asked
 UPPER = np.int64(-4294967296)
 LOWER = np.int64(0xFFFFFFFF)
-INTEGER, STRING, IRI = 2, 8, 11
+INTEGER, DATETIME, STRING, LANGUAGE_STRING, LITERAL, IRI = 2, 7, 8, 9, 10, 11
 FULL = -3  # the dictionary must grow first
 
 
@@ -113,14 +134,29 @@ def text_hash(address: Any, length: Any, kind: Any, extra: Any) -> Any:
 
 @inlined
 def last_bytes(address: Any, length: Any) -> Any:
-    """The last eight bytes of a text, or all of a shorter one."""
+    """The last eight bytes of a text, or all of a shorter one, the first of them highest."""
     if length >= 8:
         return load64(address + length - 8)
     word = np.uint64(0)
-    text = bytes_at(address, length)
-    for offset in range(length):
-        word = (word << np.uint64(8)) | np.uint64(text[offset])
+    if length > 0 and address & (PAGE - 1) <= PAGE - 8:  # what stands behind a text on its page can be read
+        word = byteswapped(load64(address)) >> np.uint64(64 - 8 * length)
+    else:
+        text = bytes_at(address, length)
+        for offset in range(length):
+            word = (word << np.uint64(8)) | np.uint64(text[offset])
     return word
+
+
+@inlined
+def byteswapped(word: Any) -> Any:
+    """The bytes of a word in the opposite order."""
+    word = ((word & np.uint64(0x00FF00FF00FF00FF)) << np.uint64(8)) | (
+        (word >> np.uint64(8)) & np.uint64(0x00FF00FF00FF00FF)
+    )
+    word = ((word & np.uint64(0x0000FFFF0000FFFF)) << np.uint64(16)) | (
+        (word >> np.uint64(16)) & np.uint64(0x0000FFFF0000FFFF)
+    )
+    return (word << np.uint64(32)) | (word >> np.uint64(32))
 
 
 @inlined
@@ -152,16 +188,23 @@ def copy_bytes(origin: Any, target: Any, length: Any) -> None:
             to[place] = text[place]
 
 
-@kernel("i64[:], i64, i64, i64 -> i64")
-def intern_number(D: Any, kind: Any, payload: Any, extra: Any) -> Any:
-    """The id of a value held in its payload, or FULL."""
+@inlined
+def is_number(D: Any, entry: Any, kind: Any, payload: Any, extra: Any) -> Any:
+    """Whether an entry of the dictionary is the value held in this payload; most kinds have no extra."""
     capacity = D[D_CAPACITY]
-    kinds = bytes_at(D[D_KIND], capacity)
-    payloads = int64_at(D[D_PAYLOAD], capacity)
-    extras = int32_at(D[D_EXTRA], capacity)
+    return (
+        int64_at(D[D_PAYLOAD], capacity)[entry] == payload
+        and bytes_at(D[D_KIND], capacity)[entry] == kind
+        and ((kind != DECIMAL and kind != DATETIME) or int32_at(D[D_EXTRA], capacity)[entry] == extra)
+    )
+
+
+@subroutine
+def intern_hashed_number(D: Any, kind: Any, payload: Any, extra: Any, hashed: Any) -> Any:
+    """The id of a value held in its payload whose hash is known, or FULL."""
+    capacity = D[D_CAPACITY]
     slot_count = D[D_SLOT_COUNT]
     slots = int64_at(D[D_SLOTS], slot_count)
-    hashed = number_hash(kind, payload, extra)
     tag = np.int64(hashed << np.uint64(32))
     position = np.int64(hashed >> np.uint64(D[D_SHIFT]))
     while True:
@@ -170,46 +213,135 @@ def intern_number(D: Any, kind: Any, payload: Any, extra: Any) -> Any:
             break
         if (slot & UPPER) == tag:
             found = (slot & LOWER) - 1
-            if payloads[found] == payload and kinds[found] == kind and extras[found] == extra:
+            if is_number(D, found, kind, payload, extra):
                 return found
         position = (position + 1) & (slot_count - 1)
     count = D[D_COUNT]
     if count >= D[D_LIMIT] or count >= capacity:
         return np.int64(FULL)
     slots[position] = tag | (count + 1)
-    kinds[count] = kind
-    payloads[count] = payload
-    extras[count] = extra
+    bytes_at(D[D_KIND], capacity)[count] = kind
+    int64_at(D[D_PAYLOAD], capacity)[count] = payload
+    int32_at(D[D_EXTRA], capacity)[count] = extra
     int32_at(D[D_EXTENT], capacity)[count] = 0
     D[D_COUNT] = count + 1
     return count
 
 
-@kernel("i64[:], i64, i64, const i64[:], i64, i32[:] -> i64")
-def intern_numbers(D: Any, kind: Any, extra: Any, values: Any, done: Any, out: Any) -> Any:
-    """Write the id of each value into `out`; returns how far it came before the dictionary was full."""
-    before = np.int64(0)
-    before_id = np.int64(-1)
-    for index in range(done, len(values)):
-        value = values[index]
-        if before_id < 0 or value != before:
-            found = intern_number(D, kind, value, extra)
-            if found == FULL:
-                return index
-            before = value
-            before_id = found
-        out[index] = before_id
+@kernel("i64[:], i64, i64, i64 -> i64")
+def intern_number(D: Any, kind: Any, payload: Any, extra: Any) -> Any:
+    """The id of a value held in its payload, or FULL."""
+    return intern_hashed_number(D, kind, payload, extra, number_hash(kind, payload, extra))
+
+
+@kernel("i64[:], i64, i64, const i32[:], const i64[:], i64, i32[:] -> i64")
+def intern_numbers(D: Any, kind: Any, extra: Any, extras: Any, values: Any, done: Any, out: Any) -> Any:
+    """Write the id of each value into `out`; returns how far it came before the dictionary was full.
+
+    Each has its own extra, or all have the same. As with texts, rows are taken in blocks: what the next look
+    at the dictionary needs is fetched while others are looked at.
+    """
+    hashes = np.empty(BLOCK, np.uint64)
+    known = np.empty(BLOCK, np.int64)
+    rows = len(values)
+    has_extras = len(extras) > 0
+    found = np.int64(-1)
+    begin = done
+    if D[D_SLOT_COUNT] <= FEW_SLOTS:  # which lie in the cache, so that there is nothing to fetch
+        for row in range(done, rows):
+            own = np.int64(extras[row]) if has_extras else extra
+            if row == done or values[row] != values[row - 1] or (has_extras and extras[row - 1] != own):
+                found = intern_number(D, kind, values[row], own)
+                if found == FULL:
+                    return row
+            out[row] = found
+        return rows
+    while begin < rows:
+        end = min(begin + BLOCK, rows)
+        guess_numbers(D, kind, extra, extras, values, begin, end, found + 1, hashes, known)
+        for row in range(begin, end):
+            if known[row - begin] >= 0:
+                found = known[row - begin]
+            elif known[row - begin] == UNKNOWN:
+                own = np.int64(extras[row]) if has_extras else extra
+                found = intern_hashed_number(D, kind, values[row], own, hashes[row - begin])
+                if found == FULL:
+                    return row
+            out[row] = found
+        begin = end
+    return rows
+
+
+@subroutine
+def guess_numbers(
+    D: Any,
+    kind: Any,
+    extra: Any,
+    extras: Any,
+    values: Any,
+    begin: Any,
+    end: Any,
+    guess: Any,
+    hashes: Any,
+    known: Any,
+) -> None:
+    """Note which values of a block repeat the one before or go on in the dictionary's order; hash the others.
+
+    Their slots are fetched, and then the entries that these lead to.
+    """
+    slots = int64_at(D[D_SLOTS], D[D_SLOT_COUNT])
+    shift = np.uint64(D[D_SHIFT])
+    count = D[D_COUNT]
+    has_extras = len(extras) > 0
+    for row in range(begin, end):
+        value = values[row]
+        own = np.int64(extras[row]) if has_extras else extra
+        if row > begin and value == values[row - 1] and (not has_extras or extras[row - 1] == own):
+            known[row - begin] = REPEATED
+        elif guess < count and is_number(D, guess, kind, value, own):
+            known[row - begin] = guess
+            guess += 1
+        else:
+            known[row - begin] = UNKNOWN
+            hashed = number_hash(kind, value, own)
+            hashes[row - begin] = hashed
+            prefetch(D[D_SLOTS] + 8 * np.int64(hashed >> shift))
+    for place in range(end - begin):
+        if known[place] == UNKNOWN:
+            slot = slots[np.int64(hashes[place] >> shift)]
+            if slot != 0:
+                entry = (slot & LOWER) - 1
+                prefetch(D[D_PAYLOAD] + 8 * entry)
+                prefetch(D[D_KIND] + entry)
+
+
+@kernel("i64[:], const u8[:], const i64[:], const i32[:], i64, i32[:] -> i64")
+def intern_mixed_numbers(D: Any, kinds: Any, values: Any, extras: Any, done: Any, out: Any) -> Any:
+    """The same of values of several kinds and scales; of kind 0 there is no value, and the id is -1."""
+    shift = np.uint64(D[D_SHIFT])
+    for begin in range(done, len(values), BLOCK):
+        end = min(begin + BLOCK, len(values))
+        for index in range(begin, end):
+            hashed = number_hash(kinds[index], values[index], extras[index])
+            prefetch(D[D_SLOTS] + 8 * np.int64(hashed >> shift))
+        for index in range(begin, end):
+            out[index] = -1
+            if kinds[index] != 0:
+                interned = intern_number(D, np.int64(kinds[index]), values[index], np.int64(extras[index]))
+                if interned == FULL:
+                    return index
+                out[index] = interned
     return len(values)
 
 
 @inlined
 def is_entry(D: Any, entry: Any, address: Any, length: Any, kind: Any, extra: Any) -> Any:
-    """Whether an entry of the dictionary is the text at an address."""
+    """Whether an entry of the dictionary is the text at an address; few kinds have an extra."""
     capacity = D[D_CAPACITY]
     return (
         int32_at(D[D_EXTENT], capacity)[entry] == length
         and bytes_at(D[D_KIND], capacity)[entry] == kind
-        and int32_at(D[D_EXTRA], capacity)[entry] == extra
+        and ((kind != LANGUAGE_STRING and kind != LITERAL) or int32_at(D[D_EXTRA], capacity)[entry] == extra)
         and same_bytes(D[D_HEAP] + int64_at(D[D_PAYLOAD], capacity)[entry], address, length)
     )
 
@@ -255,26 +387,6 @@ def intern_hashed(D: Any, address: Any, length: Any, kind: Any, extra: Any, hash
 def intern_text(D: Any, address: Any, length: Any, kind: Any, extra: Any) -> Any:
     """The id of the text at an address, or FULL."""
     return intern_hashed(D, address, length, kind, extra, text_hash(address, length, kind, extra))
-
-
-OFFSETS, WIDE_OFFSETS, VIEWS = range(3)  # how an Arrow column lays out its texts
-
-
-@inlined
-def text_at(texts: Any, form: Any, data: Any, row: Any, rows: Any) -> Any:
-    """The address and length of a text in an Arrow column, given by its offsets or its views."""
-    if form == VIEWS:
-        view = int32_at(texts, 4 * rows)
-        length = np.int64(view[4 * row])
-        # A short text stands in its view, a longer one in the data.
-        if length <= 12:
-            return texts + 16 * row + 4, length
-        return data + np.int64(view[4 * row + 3]), length
-    if form == WIDE_OFFSETS:
-        long = int64_at(texts, rows + 1)
-        return data + long[row], long[row + 1] - long[row]
-    short = int32_at(texts, rows + 1)
-    return data + np.int64(short[row]), np.int64(short[row + 1]) - np.int64(short[row])
 
 
 @kernel("i64[:], i64, i64, i64, i64, i64, i64, i64, i32[:] -> i64")
@@ -362,6 +474,7 @@ def fetch_block(D: Any, hashes: Any, known: Any, count: Any) -> None:
                 entry = (slot & LOWER) - 1
                 prefetch(D[D_PAYLOAD] + 8 * entry)
                 prefetch(D[D_EXTENT] + 4 * entry)
+                prefetch(D[D_KIND] + entry)
     for place in range(count):
         if known[place] == UNKNOWN:
             slot = slots[np.int64(hashes[place] >> shift)]
@@ -381,7 +494,7 @@ def rebuild_slots(D: Any, old: Any, new: Any, shift: Any) -> None:
             new[position] = slot
 
 
-NAME_TEXT, IRI_TEXT, INTEGER_TEXT, OTHER_TEXT = range(4)
+NAME_TEXT, IRI_TEXT, INTEGER_TEXT, DECIMAL_TEXT, STRING_TEXT, OTHER_TEXT = range(6)
 
 
 @inlined
@@ -391,46 +504,50 @@ def is_name_byte(byte: Any) -> Any:
 
 
 @inlined
-def is_iri_byte(byte: Any) -> Any:
-    """Whether an IRI without brackets may hold this byte, as far as ASCII goes."""
-    if byte <= 32 or byte >= 127:
-        return False
-    return not (
-        byte == 34 or byte == 60 or byte == 62 or byte == 92 or byte == 94 or byte == 96 or 123 <= byte <= 125
-    )
+def may_be_space(byte: Any) -> Any:
+    """Whether a byte may be of white space or a control character, other than a space within a text.
+
+    White space beyond ASCII begins with one of four bytes.
+    """
+    return byte < 32 or byte == 127 or byte == 0xC2 or 0xE1 <= byte <= 0xE3
 
 
-@kernel("i64, i64, i64, i64, u8[:], i64[:]")
-def classify_texts(texts: Any, form: Any, data: Any, rows: Any, classes: Any, numbers: Any) -> None:
-    """Say what each text plainly is: a name, an IRI, an integer (its value in `numbers`), or other."""
+@kernel("i64, i64, i64, i64, u8[:], u8[:], i64[:], i32[:]")
+def classify_texts(
+    texts: Any, form: Any, data: Any, rows: Any, uses: Any, classes: Any, numbers: Any, scales: Any
+) -> None:
+    """Say what each text plainly is: a name, an IRI, a number (its digits in `numbers`), a string, or other.
+
+    Those of the last four are read so by `logic.conversions.read_any`.
+    """
     for row in range(rows):
         address, length = text_at(texts, form, data, row, rows)
         text = bytes_at(address, length)
         classes[row] = OTHER_TEXT
-        if length == 0:
+        if length == 0 or text[0] == QUOTE or text[0] == LESS:
             continue
-        first = text[0]
-        if (48 <= first <= 57) or first == 43 or first == 45:
-            sign = 0 if 48 <= first <= 57 else 1
-            if 1 <= length - sign <= 18:
-                number = np.int64(0)
-                classes[row] = INTEGER_TEXT
-                for place in range(sign, length):
-                    if text[place] < 48 or text[place] > 57:
-                        classes[row] = OTHER_TEXT
-                        break
-                    number = number * 10 + (np.int64(text[place]) - 48)
-                numbers[row] = -number if first == 45 else number
+        if text[0] == UNDERSCORE and length > 1 and text[1] == COLON:
             continue
-        if first == 95 and length > 1 and text[1] == 58:
-            continue
-        classes[row] = NAME_TEXT
+        is_numeric = text[0] == PLUS or text[0] == MINUS or ZERO <= text[0] <= NINE
+        if is_numeric:
+            is_read, number, scale, has_point = parse_number(address, length, DIGITS, DIGITS)
+            if is_read:
+                classes[row] = DECIMAL_TEXT if has_point else INTEGER_TEXT
+                numbers[row] = number
+                scales[row] = scale
+                continue
+        is_name, is_iri, is_clear = not is_numeric, True, text[0] != SPACE and text[length - 1] != SPACE
         for place in range(length):
-            if not is_name_byte(text[place]) or (place == 0 and text[place] == 45):
-                classes[row] = IRI_TEXT
-                if not is_iri_byte(text[place]):
-                    classes[row] = OTHER_TEXT
-                    break
+            byte = text[place]
+            is_name &= is_name_byte(byte)
+            is_iri &= uses[byte] & IN_IRI != 0
+            is_clear &= not may_be_space(byte)
+            if place > 0 and byte != POINT and not ZERO <= byte <= NINE:
+                is_numeric = False
+        if is_name:
+            classes[row] = NAME_TEXT
+        elif is_clear and not is_numeric:
+            classes[row] = IRI_TEXT if is_iri else STRING_TEXT
 
 
 @kernel("i64[:], const i32[:], i64[:], i64")
@@ -442,3 +559,142 @@ def gather_texts(D: Any, ids: Any, offsets: Any, data: Any) -> None:
     for index in range(len(ids)):
         length = np.int64(extents[ids[index]])
         copy_bytes(D[D_HEAP] + payloads[ids[index]], data + offsets[index], length)
+
+
+@kernel("const i64[:], i64, i64[:], i32[:], i64[:] -> i64")
+def shorten_decimals(words: Any, scale: Any, numbers: Any, scales: Any, listed: Any) -> Any:
+    """Write decimals of 128 bits without zeros at their end; returns how many are listed, beyond 64 bits."""
+    count = np.int64(0)
+    for row in range(len(numbers)):
+        number, own = words[2 * row], scale
+        if words[2 * row + 1] != number >> 63 or scale < 0:
+            listed[count] = row
+            count += 1
+        while own > 0 and number % 10 == 0:
+            number //= 10
+            own -= 1
+            if number == 0:
+                own = np.int64(0)
+        numbers[row] = number
+        scales[row] = own
+    return count
+
+
+# ---- Parts of texts: where they stand, and copies of them.
+#
+# A column of texts is the address of its 64-bit offsets and that of its bytes; with a step of 0 its first
+# text stands for all rows.
+
+ANYWHERE, AT_START, AT_END = range(3)  # where a part is looked for
+
+
+@inlined
+def starts_with(address: Any, part: Any, length: Any) -> Any:
+    """Whether the bytes at an address are those of a part."""
+    return length == 0 or same_bytes(address, part, length)
+
+
+@kernel("i64, i64, i64, i64, i64, i64, i64, i64[:]")
+def find_parts(
+    texts: Any, data: Any, step: Any, parts: Any, parts_data: Any, parts_step: Any, place: Any, out: Any
+) -> None:
+    """Write where each part first stands in its text, as a place among all the bytes; -1 if it does not."""
+    rows = len(out)
+    text_offsets = int64_at(texts, step * rows + 2)
+    part_offsets = int64_at(parts, parts_step * rows + 2)
+    for row in range(rows):
+        start = text_offsets[step * row]
+        length = text_offsets[step * row + 1] - start
+        part = parts_data + part_offsets[parts_step * row]
+        size = part_offsets[parts_step * row + 1] - part_offsets[parts_step * row]
+        out[row] = -1
+        last = length - size
+        if last < 0:
+            continue
+        if size == 0 and place != AT_END:
+            out[row] = start
+        elif place == AT_END:
+            if starts_with(data + start + last, part, size):
+                out[row] = start + last
+        elif place == AT_START:
+            if starts_with(data + start, part, size):
+                out[row] = start
+        else:
+            first = bytes_at(part, size)[0]
+            text = bytes_at(data + start, length)
+            for offset in range(last + 1):
+                if text[offset] == first and starts_with(data + start + offset, part, size):
+                    out[row] = start + offset
+                    break
+
+
+@kernel("i64, i64, i64, i64[:], i64[:]")
+def find_characters(texts: Any, data: Any, step: Any, starts: Any, ends: Any) -> None:
+    """Replace numbers of characters in each text, in ascending order, by places among all the bytes."""
+    rows = len(starts)
+    offsets = int64_at(texts, step * rows + 2)
+    for row in range(rows):
+        begin = offsets[step * row]
+        length = offsets[step * row + 1] - begin
+        text = bytes_at(data + begin, length)
+        start, end = starts[row], ends[row]
+        starts[row] = begin + length
+        ends[row] = begin + length
+        character = np.int64(0)
+        for offset in range(length):
+            if text[offset] & 0xC0 == 0x80:
+                continue  # the character goes on
+            if character == start:
+                starts[row] = begin + offset
+            if character >= end:
+                ends[row] = begin + offset
+                break
+            character += 1
+        ends[row] = max(ends[row], starts[row])
+
+
+@kernel("i64, const i64[:], const i64[:], i64")
+def copy_parts(data: Any, starts: Any, offsets: Any, target: Any) -> None:
+    """Copy parts of texts one after the other to an address, as `offsets` has laid them out."""
+    for row in range(len(starts)):
+        copy_bytes(data + starts[row], target + offsets[row], offsets[row + 1] - offsets[row])
+
+
+# ---- Combinations of ids, numbered as they are first met.
+
+
+@kernel("const i32[:,:], i32[:,:], i32[:], i64, bool, i32[:] -> i64")
+def number_combinations(ids: Any, stored: Any, slots: Any, count: Any, is_direct: Any, out: Any) -> Any:
+    """Write the number of each combination of ids, one a column of `ids`; returns how many there are now.
+
+    `stored` has the combinations by number, `slots` finds them; it has room for all. If ids are less than the
+    number of slots, an id is its own hash.
+    """
+    arity = ids.shape[0]
+    mask = len(slots) - 1
+    for row in range(ids.shape[1]):
+        if is_direct:
+            position = np.int64(ids[0, row])
+        else:
+            hashed = np.uint64(0)
+            for column in range(arity):
+                hashed = mix(hashed ^ np.uint64(ids[column, row]))
+            position = np.int64(hashed >> np.uint64(32)) & mask
+        while True:
+            number = slots[position] - 1
+            if number < 0:
+                number = count
+                slots[position] = count + 1
+                for column in range(arity):
+                    stored[column, count] = ids[column, row]
+                count += 1
+                break
+            is_same = True
+            for column in range(arity):
+                if stored[column, number] != ids[column, row]:
+                    is_same = False
+            if is_same:
+                break
+            position = (position + 1) & mask
+        out[row] = number
+    return count

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
-from html import escape
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -226,6 +225,8 @@ class Relation:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         rows = self.sorted().head(SHOWN).to_texts().rows()
         head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
         body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tidelog.data import memory
+from tidelog.data.dictionary_kernels import number_combinations
 from tidelog.rewrite.auxiliary_relations import SEPARATOR
 
 Ids = npt.NDArray[np.int32]
@@ -156,3 +158,51 @@ def total(rows: Mapping[str, Rows]) -> int:
     if type(rows) is NetRows or type(rows) is LazyRows:  # `isinstance` asks abstract classes, which is slow
         return rows.total
     return sum(some.count for some in rows.values())
+
+
+# ---- results by combinations of ids
+
+SLOTS = 1024
+MOST_COMBINATIONS = 1 << 22  # whose results are remembered
+MOST_SLOTS = 1 << 26  # for ids that are their own hash; those of memory that are not used cost nothing
+
+
+class Combinations:
+    """The distinct combinations of ids that have been met, and the result of each. Mutable, bounded."""
+
+    def __init__(self, arity: int) -> None:
+        self.arity = arity
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget all combinations."""
+        self.count = 0
+        self.ids = np.empty((self.arity, 0), np.int32)
+        self.results = np.empty(0, np.int32)
+        self.slots = np.zeros(SLOTS, np.int32)
+
+    def number(self, ids: npt.NDArray[np.int32], highest: int) -> tuple[int, Ids]:
+        """Return the first number that is new, and that of each combination; ids are below `highest`."""
+        rows = ids.shape[1]
+        if self.count + rows > MOST_COMBINATIONS:
+            self.forget()
+        needed = self.count + rows
+        is_direct = self.arity == 1 and highest <= MOST_SLOTS
+        if needed > len(self.results):
+            self._make_room(2 * needed)
+        if max(2 * needed, highest * is_direct) > len(self.slots):
+            self._hash_again(max(4 * needed, 2 * highest * is_direct), is_direct)
+        first, numbers = self.count, np.empty(rows, np.int32)
+        self.count = number_combinations(ids, self.ids, self.slots, first, is_direct, numbers)
+        return first, numbers
+
+    def _make_room(self, capacity: int) -> None:
+        ids, results = self.ids, self.results
+        self.ids = memory.empty(self.arity * capacity, np.int32).reshape(self.arity, capacity)
+        self.ids[:, : self.count] = ids[:, : self.count]
+        self.results = memory.grown(results, self.count, capacity)
+
+    def _hash_again(self, size: int, is_direct: bool) -> None:
+        self.slots = memory.zeros(1 << (size - 1).bit_length(), np.int32)
+        ids = np.ascontiguousarray(self.ids[:, : self.count])
+        number_combinations(ids, self.ids, self.slots, 0, is_direct, np.empty(self.count, np.int32))

@@ -1,23 +1,27 @@
-"""Columns of Arrow whose types follow from what is inferred of them, never from the rows.
+"""Columns of Arrow whose types follow from what is inferred of them; columns of values that have no ids.
 
-A column of several types is text, plain or exact, or a struct with a field for each of them, of which one has
-a value. A value that its type cannot hold raises `Misfit`: it is never rounded, and never left out.
+Arrow's types never follow from the rows. A column of several types is text, plain or exact, or a struct with
+a field for each of them, of which one has a value. A value that its type cannot hold raises `Misfit`: it is
+never rounded, and never left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidelog.data import decode
-from tidelog.data.arrow import array_of, mask_of, take
-from tidelog.data.dictionary import NO_TIME_ZONE, Dictionary
+from tidelog.data.arrow import array_of, cast, mask_of, pc, take, text_array
+from tidelog.data.decode import Flags
+from tidelog.data.dictionary import TEXT_KINDS, Dictionary
+from tidelog.data.dictionary_kernels import copy_parts
 from tidelog.data.rows import Ids
+from tidelog.data.text_kernels import NO_TIME_ZONE
 from tidelog.logic.types import (
     ANY,
     MOMENT,
@@ -134,7 +138,7 @@ def to_typed(dictionary: Dictionary, ids: Ids, contents: Contents) -> pa.Array:
     if contents.is_struct:
         return _struct(dictionary, ids, wanted)
     if wanted == TEXT:
-        return decode.to_texts(dictionary, ids, "exact" if contents.is_exact else "plain").cast(TEXT)
+        return cast(decode.to_texts(dictionary, ids, "exact" if contents.is_exact else "plain"), TEXT)
     if not len(ids):
         return pa.array([], wanted)
     distinct, places = decode.without_repeats(ids)
@@ -278,3 +282,217 @@ def _cast(dictionary: Dictionary, ids: Ids, numbers: pa.Array, wanted: pa.DataTy
 def _refuse(dictionary: Dictionary, ids: Ids, is_bad: npt.NDArray[np.bool_], wanted: pa.DataType) -> None:
     if is_bad.any():
         raise Misfit(dictionary.decode(int(ids[np.flatnonzero(is_bad)[0]])), wanted)
+
+
+# ---- values laid out as in the dictionary, which need no ids
+#
+# So intermediate results of expressions are kept: they would fill the dictionary.
+
+MISSING = 0  # instead of a kind where there is no value
+_IS_TEXT = np.isin(np.arange(256), (Kind.STRING, Kind.LANGUAGE_STRING))
+_HAS_TEXT = np.isin(np.arange(256), sorted(TEXT_KINDS))
+_IS_QUALIFIED = np.isin(np.arange(256), (Kind.LANGUAGE_STRING, Kind.LITERAL))
+_HAS_EXTRA = _IS_QUALIFIED | np.isin(np.arange(256), (Kind.DECIMAL, Kind.DATETIME))
+_KIND = [Kind(kind) if kind else None for kind in (MISSING, *Kind)]
+
+
+class ValueColumn:
+    """Values by kind, payload and extra as in the dictionary, but with their texts; those of a constant once.
+
+    Texts and payloads of values of other kinds mean nothing. If all values have ids, the rest is looked up
+    when it is needed.
+    """
+
+    __slots__ = ("_extras", "_payloads", "_texts", "coded", "kinds")
+
+    def __init__(
+        self,
+        kinds: npt.NDArray[np.uint8],
+        payloads: npt.NDArray[np.int64] | None = None,
+        extras: Ids | None = None,
+        texts: pa.LargeStringArray | None = None,
+        coded: tuple[Dictionary, Ids] | None = None,
+    ) -> None:
+        self.kinds = kinds
+        self.coded = coded
+        self._payloads = payloads
+        self._extras = extras
+        self._texts = texts
+
+    @staticmethod
+    def of_ids(dictionary: Dictionary, ids: Ids) -> ValueColumn:
+        """Return the values of ids."""
+        return ValueColumn(dictionary.kind[ids], coded=(dictionary, ids))
+
+    @staticmethod
+    def missing(rows: int) -> ValueColumn:
+        """Return no values."""
+        return ValueColumn(np.full(rows, MISSING, np.uint8))
+
+    @staticmethod
+    def of_numbers(kind: Kind, payloads: npt.NDArray[np.int64], has_value: Flags) -> ValueColumn:
+        """Return values of one kind that are held in their payload, where there are any."""
+        return ValueColumn(np.where(has_value, np.uint8(kind), np.uint8(MISSING)), payloads)
+
+    @staticmethod
+    def of_truths(holds: Flags, has_value: Flags) -> ValueColumn:
+        """Return Booleans, where there are any."""
+        return ValueColumn.of_numbers(Kind.BOOLEAN, holds.astype(np.int64), has_value)
+
+    @staticmethod
+    def of_strings(texts: pa.LargeStringArray, has_value: Flags) -> ValueColumn:
+        """Return strings without a language, where there are any."""
+        return ValueColumn(np.where(has_value, np.uint8(Kind.STRING), np.uint8(MISSING)), texts=texts)
+
+    def alike(self, texts: pa.LargeStringArray) -> ValueColumn:
+        """Return other texts in the languages of these; there is no value where there is no text."""
+        kinds = np.where(self.are_texts, self.kinds, np.uint8(MISSING))
+        rows = len(texts)
+        return ValueColumn(np.broadcast_to(kinds, rows), None, np.broadcast_to(self.extras, rows), texts)
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    @property
+    def payloads(self) -> npt.NDArray[np.int64]:
+        """What values are held in that are not texts."""
+        if self._payloads is None:
+            coded = self.coded
+            self._payloads = np.zeros(len(self), np.int64) if coded is None else coded[0].payload[coded[1]]
+        return self._payloads
+
+    @property
+    def extras(self) -> Ids:
+        """Scales, time zones, ids of languages and datatypes; 0 of other values."""
+        if self._extras is None:
+            coded = self.coded
+            self._extras = np.zeros(len(self), np.int32) if coded is None else coded[0].extra[coded[1]]
+        return self._extras
+
+    @property
+    def texts(self) -> pa.LargeStringArray:
+        """The texts; whatever they are where a value has none."""
+        if self._texts is None:
+            if self.coded is None:
+                offsets = pa.py_buffer(np.zeros(len(self) + 1, np.int64))
+                self._texts = pa.LargeStringArray.from_buffers(len(self), offsets, pa.py_buffer(b""))
+            else:
+                self._texts = self.coded[0].texts(self.coded[1])
+        return self._texts
+
+    @property
+    def texts_or_one(self) -> Any:
+        """The texts as Arrow's functions take them, those of a constant as one for all."""
+        return self.texts[0] if len(self) == 1 else self.texts
+
+    @property
+    def are_texts(self) -> Flags:
+        """Which values are strings, with or without a language."""
+        return _IS_TEXT[self.kinds]
+
+    @property
+    def have_texts(self) -> Flags:
+        """Which values are held as texts."""
+        return _HAS_TEXT[self.kinds]
+
+    def marked(self, rows: Flags, kind: int) -> ValueColumn:
+        """Return the column with another kind in these rows, such as MISSING."""
+        if not rows.any():
+            return self
+        kinds = np.where(rows, np.uint8(kind), self.kinds)
+        return ValueColumn(kinds, self._payloads, self._extras, self._texts, self.coded)
+
+    def widened(self, rows: int) -> ValueColumn:
+        """Return the column with as many rows, of a constant too."""
+        if len(self) == rows:
+            return self
+        places = np.zeros(rows, np.int64)
+        if self.coded is not None:
+            return ValueColumn.of_ids(self.coded[0], self.coded[1][places])
+        texts = None if self._texts is None else take(self._texts, places)
+        return ValueColumn(self.kinds[places], self.payloads[places], self.extras[places], texts)
+
+    def values(self, dictionary: Dictionary, rows: npt.NDArray[np.int64]) -> list[Value | None]:
+        """Return the values in these rows; of a constant in any."""
+        if len(self) == 1:
+            rows = np.zeros(len(rows), np.int64)
+        kinds, extras = self.kinds[rows], self.extras[rows]
+        contents: list[Any] = self.payloads[rows].tolist()
+        qualifiers: list[Any] = [None] * len(rows)
+        have_texts = np.flatnonzero(_HAS_TEXT[kinds])
+        if len(have_texts):
+            texts = take(self.texts, rows[have_texts]).to_pylist()
+            for place, text in zip(have_texts.tolist(), texts, strict=True):
+                contents[place] = text
+        for place in np.flatnonzero(kinds == Kind.DOUBLE).tolist():
+            contents[place] = float(self.payloads[rows[place]].view(np.float64))
+        for place in np.flatnonzero(_HAS_EXTRA[kinds]).tolist():
+            extra = int(extras[place])
+            if _IS_QUALIFIED[kinds[place]]:
+                qualifiers[place] = dictionary.decode(extra).content
+            elif kinds[place] == Kind.DECIMAL or extra != NO_TIME_ZONE:
+                qualifiers[place] = extra
+        return [
+            None if (one := _KIND[kind]) is None else Value(one, content, extra)
+            for kind, content, extra in zip(kinds.tolist(), contents, qualifiers, strict=True)
+        ]
+
+    def with_values(
+        self, dictionary: Dictionary, rows: npt.NDArray[np.int64], values: Sequence[Value | None]
+    ) -> ValueColumn:
+        """Return the column with other values in these rows, which ascend."""
+        kinds, payloads, extras = self.kinds.copy(), self.payloads.copy(), self.extras.copy()
+        texts: list[str] = []
+        for row, value in zip(rows.tolist(), values, strict=True):
+            kinds[row] = MISSING if value is None else value.kind
+            if value is not None:
+                payloads[row], extras[row] = dictionary.parts(value)
+            texts.append(str(value.content) if value is not None and value.kind in TEXT_KINDS else "")
+        if not any(texts) and self._texts is None and self.coded is None:
+            return ValueColumn(kinds, payloads, extras)
+        return ValueColumn(kinds, payloads, extras, with_texts(self.texts, rows, texts))
+
+    def ids(self, dictionary: Dictionary, missing: int) -> Ids:
+        """Return the ids of the values, new ones given as needed; `missing` where there is no value."""
+        if self.coded is not None:
+            return np.where(self.kinds == MISSING, np.int32(missing), self.coded[1])
+        forms = (self.kinds.astype(np.int64) << 32) + self.extras
+        forms[self.kinds == MISSING] = MISSING
+        if (forms == forms[0]).all():
+            return self._ids_alike(dictionary, missing, None)
+        ids = np.empty(len(forms), np.int32)
+        for form in np.unique(forms):
+            rows = forms == form
+            ids[rows] = self._ids_alike(dictionary, missing, rows)
+        return ids
+
+    def _ids_alike(self, dictionary: Dictionary, missing: int, rows: Flags | None) -> Ids:
+        """Return the ids of the values in these rows, or in all, which have one kind and one extra."""
+        some = slice(None) if rows is None else rows
+        kind, extra = _KIND[self.kinds[some][0]], int(self.extras[some][0])
+        if kind is None:
+            return np.full(len(self.kinds[some]), missing, np.int32)
+        if kind not in TEXT_KINDS:
+            return dictionary.encode_numbers(kind, self.payloads[some], extra)
+        texts = self.texts if rows is None else self.texts.filter(mask_of(rows))
+        return dictionary.encode_texts(kind, texts, extra)
+
+
+def with_texts(
+    texts: pa.LargeStringArray, rows: npt.NDArray[np.int64], new: Sequence[str]
+) -> pa.LargeStringArray:
+    """Return the texts with others in these rows, which ascend."""
+    flags = np.zeros(len(texts), bool)
+    flags[rows] = True
+    return pc.replace_with_mask(texts, mask_of(flags), text_array(new).cast(TEXT))
+
+
+def copied_parts(
+    data: int, starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+) -> pa.LargeStringArray:
+    """Return copies of texts that lie at places behind an address."""
+    offsets = np.zeros(len(starts) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    copies = np.empty(int(offsets[-1]), np.uint8)
+    copy_parts(data, np.ascontiguousarray(starts), offsets, copies.ctypes.data)
+    return pa.LargeStringArray.from_buffers(len(starts), pa.py_buffer(offsets), pa.py_buffer(copies))

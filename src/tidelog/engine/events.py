@@ -1,17 +1,22 @@
-"""Events: what everything that runs reports, the one source of progress, statistics and profiles."""
+"""Events: reports of all running work, the only source of progress, statistics and profiles."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import field
+from typing import ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from tidelog.logic.program import Rule
 from tidelog.plan.algebra import ChangePlan
+from tidelog.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class PlanOutcome:
-    """What one run of a plan did: instances matched, facts new, instances dropped for want of a value."""
+    """The outcome of one run of a plan: matched instances, new facts, instances dropped without a value."""
 
     matches: int
     new: int
@@ -23,7 +28,7 @@ NOTHING = PlanOutcome(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something the user should know, such as kernels being compiled."""
+    """A message for the user, such as that kernels are being compiled."""
 
     text: str
 
@@ -71,11 +76,36 @@ class RuleRan:
 
 @dataclass(frozen=True, slots=True)
 class RoundEnded:
-    """A round ended; `new` facts go into the next."""
+    """A round ended; `new` facts drive the next."""
 
     stratum: int
     round: int
     new: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoundsRan:
+    """Rounds ran in one call; a listener that does not `hear_rounds` hears of each plan and of each round."""
+
+    stratum: int
+    runs: npt.NDArray[np.int64]  # rows: the round, the rule, matches, new, no_value
+    seconds: npt.NDArray[np.float64]  # of each run
+    first: int  # the first of the rounds that ended
+    new: npt.NDArray[np.int64]  # facts that go into the next round, by round
+
+    def events(self) -> Iterator[RuleRan | RoundEnded]:
+        """Return the same as single events."""
+        ends = enumerate(self.new.tolist(), self.first)
+        ended = next(ends, None)
+        for (number, *counts), seconds in zip(self.runs.tolist(), self.seconds.tolist(), strict=True):
+            while ended is not None and ended[0] < number:
+                yield RoundEnded(self.stratum, *ended)
+                ended = next(ends, None)
+            rule, matches, new, no_value = counts
+            yield RuleRan(self.stratum, number, rule, matches, new, no_value, seconds)
+        while ended is not None:
+            yield RoundEnded(self.stratum, *ended)
+            ended = next(ends, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +150,7 @@ class TablesGrew:
 
 @dataclass(frozen=True, slots=True)
 class IntervalsGained:
-    """Facts over time have `count` intervals more than before; fewer, if some were merged."""
+    """Temporal facts have `count` more intervals than before; fewer if intervals were merged."""
 
     count: int
 
@@ -171,7 +201,7 @@ class StratumMaintained:
     predicates: tuple[str, ...]
     maintainer: str
     overdeleted: int  # facts deleted, of which
-    rederived: int  # … these were inserted again, since something else supports them
+    rederived: int  # … these were inserted again, since they have other support
     went: int  # facts deleted in the end
     came: int  # facts inserted
     instances: int  # instances of rules that were found
@@ -196,6 +226,7 @@ Event = (
     | StratumStarted
     | RuleRan
     | RoundEnded
+    | RoundsRan
     | StratumClosed
     | StratumEnded
     | MaintainerChosen
@@ -210,8 +241,25 @@ Event = (
     | MaintenanceEnded
 )
 Listener = Callable[[Event], None]
+Heard = TypeVar("Heard", bound=Callable[..., None])
 
 
+def hear_rounds(listener: Heard) -> Heard:
+    """Mark a listener as one that is told of many rounds at once."""
+    listener.hears_rounds = True  # type: ignore[attr-defined]
+    return listener
+
+
+def tell(listener: Listener, event: Event) -> None:
+    """Pass an event to a listener; many rounds one by one, unless it hears of them at once."""
+    if not isinstance(event, RoundsRan) or getattr(listener, "hears_rounds", False):
+        listener(event)
+        return
+    for each in event.events():
+        listener(each)
+
+
+@hear_rounds
 def ignore(event: Event) -> None:
     """Ignore an event."""
 
@@ -226,7 +274,9 @@ def wants_strata(listener: Listener) -> bool:
 
 
 class Audience:
-    """Several listeners as one, that wants what any of them wants."""
+    """Several listeners as one, which requests the events that any of them requests."""
+
+    hears_rounds = True
 
     def __init__(self, listeners: Iterable[Listener]) -> None:
         self.listeners = list(listeners)
@@ -234,12 +284,12 @@ class Audience:
 
     def __call__(self, event: Event) -> None:
         for listener in self.listeners:
-            listener(event)
+            tell(listener, event)
 
 
 @dataclass(slots=True)
 class RuleStatistics:
-    """What one rule has done so far."""
+    """The statistics of one rule."""
 
     rounds: int = 0
     matches: int = 0
@@ -257,6 +307,8 @@ class RuleStatistics:
 class Tally:
     """A listener that sums events up per rule and stratum."""
 
+    hears_rounds: ClassVar[bool] = True
+
     rules: dict[int, RuleStatistics] = field(default_factory=dict)
     strata: dict[int, StratumEnded] = field(default_factory=dict)
     closed: dict[int, StratumClosed] = field(default_factory=dict)
@@ -272,13 +324,15 @@ class Tally:
     positive_marks: int = 0
     markings: dict[MarkingDecided, int] = field(default_factory=dict)  # how often each was decided
     applications: dict[str, int] = field(default_factory=dict)  # facts found in transactions, by step
-    _rounds: set[tuple[int, int]] = field(default_factory=set)
+    _rounds: dict[int, int] = field(default_factory=dict)  # the last of each rule
     _derived_before: int = 0
 
     def __call__(self, event: Event) -> None:
         match event:
             case RuleRan():
                 self._add(event)
+            case RoundsRan():
+                self._add_rounds(event)
             case StratumStarted():
                 self.stratum, self.round = event, 0
             case RoundEnded():
@@ -320,8 +374,8 @@ class Tally:
 
     def _add(self, event: RuleRan) -> None:
         statistics = self.rules.setdefault(event.rule, RuleStatistics())
-        if (event.rule, event.round) not in self._rounds:
-            self._rounds.add((event.rule, event.round))
+        if event.round > self._rounds.get(event.rule, -1):
+            self._rounds[event.rule] = event.round
             statistics.rounds += 1
         statistics.matches += event.matches
         statistics.new += event.new
@@ -330,12 +384,33 @@ class Tally:
         self.derived += event.new
         self.matches += event.matches
 
+    def _add_rounds(self, event: RoundsRan) -> None:
+        """Add the runs of many rounds, rule by rule."""
+        rules = event.runs[:, 1]
+        for rule in sorted(set(rules.tolist())):
+            mine = rules == rule
+            numbers = event.runs[mine]
+            statistics = self.rules.setdefault(rule, RuleStatistics())
+            last = self._rounds.get(rule, -1)
+            # They are in the order of rounds; a rule may have several plans in one.
+            statistics.rounds += int((np.diff(numbers[:, 0], prepend=last) > 0).sum())
+            self._rounds[rule] = max(last, int(numbers[-1, 0]))
+            matches, new, no_value = numbers[:, 2:].sum(axis=0).tolist()
+            statistics.matches += matches
+            statistics.new += new
+            statistics.no_value += no_value
+            statistics.seconds += float(event.seconds[mine].sum())
+            self.derived += new
+            self.matches += matches
+        if len(event.new):
+            self.round = event.first + len(event.new) - 1
+
     def begin_transaction(self) -> None:
         """Count the rounds of a transaction separately from those before."""
         self._rounds.clear()
 
     def clear(self) -> None:
-        """Start again; what was loaded stays loaded."""
+        """Reset the counts of derived facts; loaded facts stay counted."""
         self.rules.clear()
         self.strata.clear()
         self.choices.clear()
@@ -353,7 +428,7 @@ class Tally:
 
 @dataclass(slots=True)
 class StratumStatistics:
-    """What one maintainer did in one stratum, in all transactions so far."""
+    """The statistics of one maintainer in one stratum, over all transactions."""
 
     times: int = 0
     overdeleted: int = 0
@@ -365,9 +440,10 @@ class StratumStatistics:
 
 
 class StrataTally:
-    """A listener that hears of every stratum, and sums up what transactions did in each."""
+    """A listener that sums up the changes of transactions in each stratum."""
 
     wants_strata = True
+    hears_rounds = True
 
     def __init__(self) -> None:
         self.strata: dict[tuple[tuple[str, ...], str], StratumStatistics] = {}  # by predicates and maintainer
@@ -387,9 +463,9 @@ class StrataTally:
 
 # ---- profiles: the work of each rule in each phase
 #
-# What plans do belongs to the step that is reported when they have run.
+# The runs of plans belong to the step that is reported after them.
 
-# Called for each run of a plan in a transaction: over how many given facts, what it did, in how many seconds.
+# Called for each run of a plan in a transaction, with the number of given facts, the outcome and the seconds.
 PlanListener = Callable[[ChangePlan, int, PlanOutcome, float], None]
 
 MATERIALISE = "materialise"
@@ -413,10 +489,10 @@ STEPS = {
 
 @dataclass(slots=True)
 class Done:
-    """What a rule did in a phase. Mutable: it grows."""
+    """The statistics of a rule in a phase. Mutable: runs are added."""
 
     attempts: int = 0  # runs of one of its plans
-    given: int = 0  # facts that drove them, in transactions
+    given: int = 0  # facts that drove the runs, in transactions
     matches: int = 0
     new: int = 0
     no_value: int = 0
@@ -424,11 +500,11 @@ class Done:
 
     @property
     def duplicates(self) -> int:
-        """Matches that derived nothing new."""
+        """Matches that derived no new fact."""
         return self.matches - self.new
 
     def add(self, given: int, outcome: PlanOutcome, seconds: float) -> None:
-        """Count one more run."""
+        """Add one run."""
         self.attempts += 1
         self.given += given
         self.matches += outcome.matches
@@ -439,7 +515,7 @@ class Done:
 
 @dataclass
 class Profile:
-    """What each rule did in each phase."""
+    """The statistics of each rule in each phase."""
 
     rules: tuple[Rule, ...]
     done: dict[tuple[str, Rule], Done] = field(default_factory=dict)
@@ -460,7 +536,7 @@ class Profile:
                 self.strata += event.seconds
 
     def plan_ran(self, plan: ChangePlan, given: int, outcome: PlanOutcome, seconds: float) -> None:
-        """Note what a plan did, until it is known which step it belongs to."""
+        """Record the run of a plan until its step is reported."""
         self._waiting.append((plan.rule, given, outcome, seconds))
 
     def _flush(self, phase: str) -> None:

@@ -13,13 +13,15 @@ from tidelog.engine.events import (
     Listener,
     PlanOutcome,
     RoundEnded,
+    RoundsRan,
     RuleRan,
     StratumClosed,
     StratumEnded,
     StratumStarted,
     ignore,
+    tell,
 )
-from tidelog.engine.protocol import Closures, EngineParts, Runnable
+from tidelog.engine.protocol import Closures, EngineParts, ManyRounds, Runnable, Watched
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.functions.builtins import Overflow
 from tidelog.logic.program import Atom, Constant, Rule
@@ -27,17 +29,17 @@ from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.values import Value
 from tidelog.plan.algebra import Part
 from tidelog.plan.compile import aggregate_plans, collected_variables, delta_pivots, delta_plan, full_plan
-from tidelog.plan.plan_cache import Freshness, PlanCache
+from tidelog.plan.plan_cache import Freshness, PlannedSizes
 from tidelog.rewrite.auxiliary_relations import SEPARATOR, ClosureModule, is_long, pieces, recognise
 from tidelog.rewrite.renaming import with_predicates
 
-# ---- whether a rule has anything to match
+# ---- whether a rule can match
 #
-# Most rules of a rule set such as OWL 2 RL have constants that the facts at hand do not mention, and to plan
+# Most rules of a rule set such as OWL 2 RL have constants that the present facts do not mention, and to plan
 # a rule takes as long as to match thousands of facts.
 #
 # Invariant: within one stratum facts are only inserted. So a constant that occurs goes on to occur, and one
-# that did not occur in the last round needs to be searched in new facts only.
+# that did not occur needs to be searched in the facts that have come since.
 
 ColumnValue = tuple[str, int, Value]  # a relation, a column of it, and the value to find there
 
@@ -47,14 +49,12 @@ class Occurrences:
 
     def __init__(self, engine: EngineParts) -> None:
         self._engine = engine
-        self._round = 0
         self._present: set[ColumnValue] = set()
-        self._absent: dict[ColumnValue, int] = {}  # and the last round in which they did not occur
+        self._absent: dict[ColumnValue, int] = {}  # and how many facts have been searched
         self._new: dict[ColumnValue, bool] = {}
 
     def advance(self) -> None:
         """Begin the next round."""
-        self._round += 1
         self._new.clear()
 
     def may_match(self, atoms: Iterable[Atom]) -> bool:
@@ -68,29 +68,36 @@ class Occurrences:
         """Whether the atom's constants occur in the facts that the last round added."""
         return all(map(self._is_new, _constants(atom)))
 
+    def awaited(self, atoms: Iterable[Atom], pivot: Atom) -> Watched:
+        """Return what must become new, among other things, before the atoms match new facts of the pivot."""
+        for atom in atoms:
+            if not self._engine.storage.size(atom.predicate):
+                return atom.predicate, -1, None
+            for sought in _constants(atom):
+                if sought in self._absent and not self._occurs(sought):
+                    return sought
+        # Of several constants one that is not new now; in triples, objects are rarer than predicates.
+        pivotal = list(_constants(pivot))[::-1]
+        rare = (sought for sought in pivotal if not self._is_new(sought))
+        return next(rare, pivotal[0] if pivotal else (pivot.predicate, -1, None))
+
     def _occurs(self, sought: ColumnValue) -> bool:
         if sought in self._present:
             return True
-        absent = self._absent.get(sought)
-        if absent == self._round:
-            return False
-        was_absent = absent is not None and absent == self._round - 1
-        occurs = self._is_new(sought) if was_absent else self._search(sought, Part.ALL)
-        if occurs:
+        visible = self._engine.rounds.visible(sought[0], Part.ALL)
+        rows = visible[self._absent.get(sought, 0) :]
+        if rows and self._engine.rounds.occurs(*sought, rows):
             self._present.add(sought)
-        else:
-            self._absent[sought] = self._round
-        return occurs
+            return True
+        self._absent[sought] = len(visible)
+        return False
 
     def _is_new(self, sought: ColumnValue) -> bool:
         is_new = self._new.get(sought)
         if is_new is None:
-            is_new = self._new[sought] = self._search(sought, Part.NEW)
+            rows = self._engine.rounds.visible(sought[0], Part.NEW)
+            is_new = self._new[sought] = self._engine.rounds.occurs(*sought, rows)
         return is_new
-
-    def _search(self, sought: ColumnValue, part: Part) -> bool:
-        relation, column, value = sought
-        return self._engine.rounds.occurs(relation, column, value, part)
 
 
 def _constants(atom: Atom) -> Iterable[ColumnValue]:
@@ -103,12 +110,16 @@ def _constants(atom: Atom) -> Iterable[ColumnValue]:
 
 # ---- the semi-naive fixpoint
 #
-# Where rules do nothing but close a predicate and the engine has a structure for that, the structure replaces
+# If rules only close a predicate and the engine has a structure for that, the structure replaces
 # these rules.
 #
 # Invariant: after `materialise`, the engine holds the least model of the rules over the loaded facts.
 
 FRESHNESS = Freshness(grown=4, small=1000, from_empty=False)
+MANY = 1 << 13  # new facts of a round that is run plan by plan, each perhaps by several threads
+FEW_ROUNDS = 4  # that cost as much plan by plan as in one call
+MOST_PATIENCE = 16
+ENDLESS = 1 << 60
 IN_DERIVATION = " ~"  # in the names of relations that are dropped when a stratum is derived
 
 Step = tuple[Rule, int, Runnable]  # a rule, its number, one of its plans
@@ -169,7 +180,7 @@ def _derive_stratum(
 def _in_pieces(
     stratum: Stratum, numbers: dict[int, int], engine: EngineParts
 ) -> Iterator[tuple[Stratum, dict[int, int]]]:
-    """Yield the stratum as it is derived, with the numbers of its rules: long recursive ones are in pieces.
+    """Yield the stratum and the numbers of its rules, with long recursive rules split into pieces.
 
     A rule has a plan for each of its recursive atoms. The relations of pieces are dropped after the block.
     """
@@ -178,23 +189,126 @@ def _in_pieces(
         yield stratum, numbers
         return
     derived_rules: dict[Rule, int] = {}
-    added: dict[str, int] = {}  # relations and how many columns they have
+    added: dict[str, int] = {}  # the arities of relations
     names: dict[str, str] = {}
     for rule in stratum.rules:
-        parts = pieces(rule) if id(rule) in long else (rule,)
-        for part in parts[:-1]:
-            # Not those that maintenance may have made of the same pieces.
-            names[part.head.predicate] = name = part.head.predicate.replace(SEPARATOR, IN_DERIVATION)
-            added[name] = len(part.head.terms)
-        derived_rules.update({with_predicates(part, names): numbers[id(rule)] for part in parts})
+        rule_pieces = pieces(rule) if id(rule) in long else (rule,)
+        for piece in rule_pieces[:-1]:
+            # Not the relations that maintenance may have created for the same pieces.
+            names[piece.head.predicate] = name = piece.head.predicate.replace(SEPARATOR, IN_DERIVATION)
+            added[name] = len(piece.head.terms)
+        derived_rules.update({with_predicates(piece, names): numbers[id(rule)] for piece in rule_pieces})
     for relation, arity in added.items():
         engine.storage.define(relation, arity)
     try:
         whole = Stratum((*stratum.predicates, *added), tuple(derived_rules), stratum.recursive)
-        yield whole, {id(part): number for part, number in derived_rules.items()}
+        yield whole, {id(piece): number for piece, number in derived_rules.items()}
     finally:
         for relation in added:
             engine.storage.drop(relation)
+
+
+class _Rounds:
+    """Rounds of rules over relations, and reports of what they do. Mutable."""
+
+    def __init__(
+        self,
+        position: int,
+        relations: Collection[str],
+        engine: EngineParts,
+        listen: Listener,
+        check: Callable[[], None],
+    ) -> None:
+        self.position = position
+        self.relations = relations
+        self.engine = engine
+        self.listen = listen
+        self.check = check
+        self.occurrences = Occurrences(engine)
+        self._group = engine.rounds.group(relations)
+        self._patience = FEW_ROUNDS  # rounds to run plan by plan before many are tried in one call
+
+    def run(self, step: Step, count: int) -> None:
+        """Run a plan, and report what it did."""
+        rule, number, runnable = step
+        start = perf_counter()
+        outcome = run_plan(rule, runnable)
+        if outcome.matches or outcome.new or outcome.no_value:
+            seconds = perf_counter() - start
+            self.listen(
+                RuleRan(self.position, count, number, outcome.matches, outcome.new, outcome.no_value, seconds)
+            )
+        self.check()
+
+    def advance(self, count: int) -> Mapping[str, int]:
+        """End a round; return how many facts are new, by relation."""
+        new = self.engine.rounds.advance(self.relations)
+        self.occurrences.advance()
+        self.listen(RoundEnded(self.position, count, sum(new.values())))
+        return new
+
+    def close(self, steps: Sequence[DeltaStep], new: Mapping[str, int], count: int) -> int:
+        """Run rounds after round `count` until nothing is new; return the number of the last.
+
+        As long as there is nothing to plan and little is new, many rounds are run in one call.
+        """
+        waiting = self._patience
+        while new:
+            if waiting <= 0 and sum(new.values()) < MANY:
+                ended = self._run_many(steps, count + 1)
+                count += ended
+                is_worth = ended >= FEW_ROUNDS
+                self._patience = waiting = 1 if is_worth else min(2 * self._patience, MOST_PATIENCE)
+                new = self.engine.rounds.new_in(self._group)
+                if not new:
+                    break
+            count += 1
+            waiting = self._patience if self._run_round(steps, new, count) else waiting - 1
+            new = self.advance(count)
+        return count
+
+    def _run_round(self, steps: Sequence[DeltaStep], new: Mapping[str, int], count: int) -> bool:
+        """Run the steps that have work, plan by plan; return whether a plan was made."""
+        sizes, is_planned = self._sizes(), False
+        for step in steps:
+            if step.pivot.predicate in new and step.has_work(self.occurrences):
+                is_planned |= not step.is_fresh(sizes)
+                self.run(step.ready(sizes), count)
+        return is_planned
+
+    def _run_many(self, steps: Sequence[DeltaStep], first: int) -> int:
+        """Run rounds of the plans that fit, until another is needed or much is new; return how many ended."""
+        sizes = self._sizes()
+        fresh = [step for step in steps if step.is_fresh(sizes)]
+        limits = dict.fromkeys(sizes, ENDLESS)
+        for step in fresh:
+            for name, limit in step.limits.items():
+                limits[name] = min(limits[name], limit)
+        waited = {
+            self.occurrences.awaited(step.rule.positive, step.pivot)
+            for step in steps
+            if not step.is_fresh(sizes)
+        }
+        rounds = ManyRounds(
+            self.position,
+            [step.ready(sizes)[2] for step in fresh],
+            [step.number for step in fresh],
+            [limits[name] for name in sizes],
+            {each for each in waited if each[0] in sizes},  # others do not change
+            MANY,
+        )
+        ended = self.engine.plans.run_rounds(self._group, rounds, first, self._report)
+        self.occurrences.advance()
+        return ended or 0
+
+    def _report(self, ran: RoundsRan) -> None:
+        if len(ran.runs) or len(ran.new):
+            tell(self.listen, ran)
+        self.check()
+
+    def _sizes(self) -> dict[str, int]:
+        """Return the size of each relation."""
+        return dict(zip(self.relations, self.engine.rounds.sizes(self._group).tolist(), strict=True))
 
 
 class _Stratum:
@@ -215,7 +329,7 @@ class _Stratum:
         self.engine = engine
         self.listen = listen
         self.check = check
-        self.occurrences = Occurrences(engine)
+        self.rounds = _Rounds(position, stratum.predicates, engine, listen, check)
 
     def close(self, closures: Closures | None) -> int:
         """Derive all facts of the stratum; return the number of rounds."""
@@ -226,10 +340,13 @@ class _Stratum:
                 return 1
         else:
             self._run_first(self.stratum.rules)
-        return self._repeat(self._advance(1))
+        new = self.rounds.advance(1)
+        if not self.stratum.recursive:
+            return 1
+        return self.rounds.close(_delta_steps(self.stratum, self.numbers, self.engine), new, 1)
 
     def _close_by(self, module: ClosureModule, closures: Closures) -> bool:
-        """Whether a structure closes the predicate; else all rules have run once."""
+        """Whether a structure closes the predicate; otherwise all rules have run once."""
         is_explicit = self.engine.storage.size(module.predicate) > 0
         given = module.copied
         if is_explicit or given is None:
@@ -240,7 +357,7 @@ class _Stratum:
             new = closures.build(module, given)
             if new is not None:
                 self._report_closed(module, given, new, perf_counter() - start)
-                self._advance(1)
+                self.rounds.advance(1)
                 self.check()
                 return True
         if given != module.predicate:
@@ -262,44 +379,8 @@ class _Stratum:
     def _run_first(self, rules: Sequence[Rule]) -> None:
         """Run rules over all facts."""
         for rule in rules:
-            if self.occurrences.may_match(rule.positive):
-                self._run(first_step(rule, self.numbers[id(rule)], self.engine), 1)
-
-    def _repeat(self, new: int) -> int:
-        """Run recursive rules until nothing is new; return the number of rounds."""
-        count = 1
-        if not self.stratum.recursive:
-            return count
-        steps = _delta_steps(self.stratum, self.numbers, self.engine)
-        sizes = dict.fromkeys(self.stratum.predicates, 0)
-        while new:
-            count += 1
-            before, sizes = sizes, {name: self.engine.storage.size(name) for name in self.stratum.predicates}
-            grown = {name for name, size in sizes.items() if size > before[name]}
-            for step in steps:
-                if step.pivot.predicate in grown and step.has_work(self.occurrences):
-                    self._run(step.ready(sizes), count)
-            new = self._advance(count)
-        return count
-
-    def _advance(self, count: int) -> int:
-        """End a round; return how many facts are new."""
-        new = self.engine.rounds.advance(self.stratum.predicates)
-        self.occurrences.advance()
-        self.listen(RoundEnded(self.position, count, new))
-        return new
-
-    def _run(self, step: Step, count: int) -> None:
-        """Run a plan, and report what it did."""
-        rule, number, runnable = step
-        start = perf_counter()
-        outcome = run_plan(rule, runnable)
-        if outcome.matches or outcome.new or outcome.no_value:
-            seconds = perf_counter() - start
-            self.listen(
-                RuleRan(self.position, count, number, outcome.matches, outcome.new, outcome.no_value, seconds)
-            )
-        self.check()
+            if self.rounds.occurrences.may_match(rule.positive):
+                self.rounds.run(first_step(rule, self.numbers[id(rule)], self.engine), 1)
 
 
 def run_plan(rule: Rule, runnable: Runnable) -> PlanOutcome:
@@ -336,7 +417,7 @@ def _aggregating(rule: Rule, number: int, engine: EngineParts) -> Runnable:
 
 
 class DeltaStep:
-    """A rule, driven by what the last round added to one predicate; planned when that first is not empty.
+    """A rule driven by facts that the last round added to one predicate; planned when there first are any.
 
     Many rules of a large stratum never run, and planning one takes as long as matching thousands of facts.
     """
@@ -351,21 +432,32 @@ class DeltaStep:
         self.engine = engine
         self.pivot = rule.positive[_count_atoms(rule, position)]
         self._own = {atom.predicate for atom in rule.positive if atom.predicate in recursive}
-        self._plans: PlanCache[None, Runnable] = PlanCache(FRESHNESS)
+        self._planned = PlannedSizes(FRESHNESS)
+        self._plan: Runnable | None = None
 
     def has_work(self, occurrences: Occurrences) -> bool:
         """Return whether the rule may match new facts; a prepared plan finds out as fast by itself."""
-        if None in self._plans:
+        if self._plan is not None:
             return True
         return occurrences.has_new(self.pivot) and occurrences.may_match(self.rule.positive)
 
+    def is_fresh(self, sizes: Mapping[str, int]) -> bool:
+        """Return whether there is a plan that fits the sizes of the stratum's predicates."""
+        return self._plan is not None and not self._planned.stale(sizes.__getitem__)
+
+    @property
+    def limits(self) -> Mapping[str, int]:
+        """The sizes of predicates up to which the plan fits."""
+        return self._planned.limits
+
     def ready(self, sizes: Mapping[str, int]) -> Step:
         """Return the step with a plan that fits the sizes of the stratum's predicates."""
-        return self.rule, self.number, self._plans.get(None, self._own, sizes.__getitem__, self._plan)
-
-    def _plan(self) -> Runnable:
-        plan = delta_plan(self.rule, self.number, self.recursive, self.position, self.engine.storage)
-        return self.engine.plans.prepare(plan)
+        plan = self._plan
+        if plan is None or not self.is_fresh(sizes):
+            self._planned.note(self._own, sizes.__getitem__)
+            rule_plan = delta_plan(self.rule, self.number, self.recursive, self.position, self.engine.storage)
+            plan = self._plan = self.engine.plans.prepare(rule_plan)
+        return self.rule, self.number, plan
 
 
 def _count_atoms(rule: Rule, position: int) -> int:
@@ -374,7 +466,7 @@ def _count_atoms(rule: Rule, position: int) -> int:
 
 
 def _delta_steps(stratum: Stratum, numbers: dict[int, int], engine: EngineParts) -> list[DeltaStep]:
-    """Return the rules of a stratum as steps over what the last round added."""
+    """Return the rules of a stratum as steps over facts of the last round."""
     return [
         DeltaStep(rule, numbers[id(rule)], stratum.predicates, position, engine)
         for rule in stratum.rules
@@ -388,7 +480,7 @@ def _delta_steps(stratum: Stratum, numbers: dict[int, int], engine: EngineParts)
 # whichever rules derive them. A rule that negates or aggregates reads a gate, a relation without columns: its
 # fact arrives when all else that the rule reads is complete.
 #
-# Invariant: after `close`, everything is derived that the rows which have arrived imply.
+# Invariant: after `close`, all consequences of the received rows are derived.
 
 
 class Fed:
@@ -402,19 +494,18 @@ class Fed:
         self._relations = tuple(relations)
         self._rules = [(rule, number) for number, rule in enumerate(rules) if not rule.aggregations]
         self._aggregates = [(rule, number) for number, rule in enumerate(rules) if rule.aggregations]
-        self._occurrences = Occurrences(engine)
+        self._rounds = _Rounds(0, self._relations, engine, ignore, check)
         names = frozenset(relations)
-        self._steps: dict[str, list[DeltaStep]] = {}  # by the relation whose new rows drive them
-        for rule, number in self._rules:
-            for position in delta_pivots(rule, names):
-                step = DeltaStep(rule, number, names, position, engine)
-                self._steps.setdefault(step.pivot.predicate, []).append(step)
-        self._seen = dict.fromkeys(self._relations, 0)  # the rows of each relation that rules have read
+        self._steps = [
+            DeltaStep(rule, number, names, position, engine)
+            for rule, number in self._rules
+            for position in delta_pivots(rule, names)
+        ]
 
     def begin(self) -> None:
-        """Derive all that follows from the given facts, stratum by stratum, as if nothing were to arrive.
+        """Derive all consequences of the given facts, stratum by stratum, as if no rows were to arrive.
 
-        Rules that read a gate match nothing yet.
+        Rules that read a gate have no matches yet.
         """
         numbered = [*self._rules, *self._aggregates]
         numbers = {id(rule): number for rule, number in numbered}
@@ -422,29 +513,11 @@ class Fed:
         self._engine.rounds.begin(self._relations)
         materialise(in_order, numbers, self._engine, ignore, self._check)
         self._engine.rounds.begin(self._relations)
-        self._seen = self._sizes()
 
     def close(self) -> None:
         """Derive all that follows from the rows that were added to relations since the last time."""
-        while True:
-            sizes = self._sizes()
-            grown = [name for name, size in sizes.items() if size > self._seen[name]]
-            if not grown:
-                return
-            self._engine.rounds.advance(self._relations)
-            self._occurrences.advance()
-            self._seen = sizes
-            for rule, number in self._aggregates:
-                if any(atom.predicate in grown for atom in rule.positive if not atom.terms):
-                    self._run(first_step(rule, number, self._engine))
-            for step in (step for name in grown for step in self._steps.get(name, ())):
-                if step.has_work(self._occurrences):
-                    self._run(step.ready(sizes))
-
-    def _run(self, step: Step) -> None:
-        rule, _, runnable = step
-        run_plan(rule, runnable)
-        self._check()
-
-    def _sizes(self) -> dict[str, int]:
-        return {name: self._engine.storage.size(name) for name in self._relations}
+        new = self._rounds.advance(0)
+        for rule, number in self._aggregates:
+            if any(atom.predicate in new for atom in rule.positive if not atom.terms):
+                self._rounds.run(first_step(rule, number, self._engine), 1)
+        self._rounds.close(self._steps, new, 0)

@@ -1,15 +1,15 @@
-"""What is recorded of a fact during an update: flags, counters and marks, and how plans set them."""
+"""The state of a fact during an update: flags, counters and marks, and how plans set them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, IntEnum, IntFlag
 
 from tidelog.plan.algebra import Part
+from tidelog.records import dataclass
 
 
 class Flag(IntFlag):
-    """What is known of a fact, one bit each."""
+    """The flags of a fact, one bit each."""
 
     NONE = 0
     ALIVE = 1  # true now
@@ -24,7 +24,7 @@ class Flag(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Facts whose flags under the mask are those wanted."""
+    """A condition on facts: their flags under the mask equal `want`."""
 
     mask: Flag
     want: Flag
@@ -50,9 +50,9 @@ PRESENT = {
 
 
 class CounterKind(Enum):
-    """What is counted for each derived fact: two numbers, `founded` and `hidden`.
+    """The counters of each derived fact: two numbers, `founded` and `hidden`.
 
-    An explicit fact counts one more in `founded`.
+    An explicit fact has one more in `founded`.
     """
 
     NONE = "none"
@@ -61,7 +61,7 @@ class CounterKind(Enum):
 
 
 class Role(IntEnum):
-    """What an instance that a plan finds is for its head, where marks or links are recorded."""
+    """The role of an instance for its head, if marks or links are recorded."""
 
     NONE = 0
     ORIGIN = 1  # it is new, and makes the head true unless that is
@@ -70,7 +70,7 @@ class Role(IntEnum):
 
 
 class MarkKind(IntEnum):
-    """What is recorded of derived facts for the sake of the next update.
+    """The records of derived facts for the next update.
 
     Marks: an origin or a proof with a marked fact in its body marks the head. Where positive marks are kept,
     a head is noted as returning if it is deleted with an instance whose facts all return, or are explicit,
@@ -100,11 +100,11 @@ UNMARKED = MarkConfig()
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What becomes of the head of each instance that a plan finds.
+    """The effect of each instance that a plan finds on its head.
 
-    First the head's counters change by `count`. Then, if its flags are as `where` says (and, if `unfounded`,
-    its `founded` is now 0), it gets the flags `set` and belongs to the facts that are returned: `set` must
-    make it fail `where`, so that each is returned once.
+    First the head's counters change by `count`. Then, if its flags satisfy `where` (and, if `unfounded`, its
+    `founded` is now 0), the flags `set` are set and the head is returned: `set` must make it fail `where`, so
+    that each head is returned once.
     """
 
     where: Where

@@ -1,4 +1,7 @@
-"""Ctrl-C while an engine works: noted at once, acted on at the next safe point; the lock of a reasoner."""
+"""What stops an engine: Ctrl-C, handled at the next safe point, and limits on time, facts and memory.
+
+The error that stops work reports its progress. The lock of a reasoner is here, too.
+"""
 
 from __future__ import annotations
 
@@ -12,29 +15,35 @@ from functools import wraps
 from importlib import import_module
 from queue import Empty, SimpleQueue
 from threading import RLock
+from time import monotonic
 from types import FrameType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
-# ---- Ctrl-C while an engine works: noted at once, acted on at the next safe point. One state per process.
+from tidelog.engine.events import Tally
+from tidelog.errors import Diagnostic, Interrupted, Stopped, counted
+from tidelog.errors.codes import OUT_OF_MEMORY
+
+# ---- Ctrl-C while an engine works: recorded immediately, handled at the next safe point. One state per
+# process.
 #
 # Kernels reach arrays by address, and a roll-back must not be left half done: an exception between two
-# arbitrary steps of Python could let a kernel write into memory that is gone. So the main thread holds SIGINT
+# arbitrary steps of Python could let a kernel write into freed memory. So the main thread holds SIGINT
 # back while it works in an engine. However often Ctrl-C is pressed, the handler that was there before,
 # usually the one that raises KeyboardInterrupt, is called once: by the next `act`, or when the work is done.
 #
-# Other threads never receive signals, so nothing here concerns them.
+# Other threads never receive signals and are not affected.
 
 # What `signal` stands on, without the enumerations that it makes of handlers: 15 µs in each transaction.
 _signal = import_module("_signal")
 INTERRUPT = int(signal.SIGINT)
 
-PATIENCE = 0.1  # seconds between two looks at the limits while something is waited for
+PATIENCE = 0.1  # seconds between two checks of the limits while waiting
 T = TypeVar("T")
 Handler = Callable[[int, FrameType | None], object]
 
 
 class Interrupts:
-    """What is held back, and since when. Mutable."""
+    """The state of pending interrupts. Mutable."""
 
     def __init__(self) -> None:
         self._handler: Handler | None = None  # that was there before, if it is held back
@@ -42,9 +51,9 @@ class Interrupts:
 
     def _begin(self) -> None:
         self._main = threading.main_thread().ident
-        self.is_pending = False  # Ctrl-C was pressed, and nobody has acted on it
+        self.is_pending = False  # Ctrl-C was pressed and is not handled yet
         self._depth = 0  # how many blocks of work the main thread is in
-        self._open_at = -1  # the depth at which nothing is held back
+        self._open_at = -1  # the depth at which interrupts are not held back
         self.has_acted = False  # the handler has ended the work, since the outermost block began
 
     @property
@@ -60,11 +69,11 @@ class Interrupts:
             before = _signal.getsignal(INTERRUPT)
             if before is not None and type(before) is not int:  # ignored, or not Python's affair
                 self._handler = before
-                _signal.signal(INTERRUPT, self._note)  # from here on nothing is raised
+                _signal.signal(INTERRUPT, self._note)  # interrupts are held back from here on
         self._depth += 1
 
     def release(self) -> None:
-        """End a block; at the end of the outermost one, act on what was held back and not acted on."""
+        """End a block; at the end of the outermost one, handle a pending interrupt."""
         if get_ident() != self._main or not self._depth:
             return
         if self._depth > 1:
@@ -80,13 +89,13 @@ class Interrupts:
                 handler(INTERRUPT, None)
 
     def act(self) -> None:
-        """Act on Ctrl-C, if it was pressed: everything is whole here. Usually raises KeyboardInterrupt."""
+        """Handle Ctrl-C if it was pressed, at a safe point. Usually raises KeyboardInterrupt."""
         if self.is_pending and get_ident() == self._main:
             self._call()
 
     @contextmanager
     def let_through(self) -> Iterator[None]:
-        """Hold nothing back in the block, which waits for others and touches nothing of an engine."""
+        """Do not hold interrupts back in the block, which waits for others and does not access an engine."""
         if get_ident() != self._main:
             yield
             return
@@ -104,12 +113,12 @@ class Interrupts:
     def _call(self) -> None:
         self.is_pending = False
         if self._handler is not None:
-            self.has_acted = True  # if it raises, the work ends; more of the same changes nothing
+            self.has_acted = True  # if it raises, the work ends; further interrupts change nothing
             self._handler(INTERRUPT, None)
             self.has_acted = False
 
     def forget(self) -> None:
-        """Hold nothing back in a process that has just been forked: its work is not that of the other."""
+        """Reset the state in a forked process, whose work is not that of its parent."""
         if self._handler is not None:
             _signal.signal(INTERRUPT, self._handler)
         self._handler = None
@@ -146,7 +155,7 @@ def arriving(items: Iterable[T], check: Callable[[], None]) -> Iterator[T]:
 
 
 def waited_for(items: Iterable[T]) -> Iterator[T]:
-    """The items, each of which may have to be waited for: Ctrl-C ends that at once."""
+    """The items, each of which may block: Ctrl-C ends the waiting immediately."""
     iterator = iter(items)
     while True:
         INTERRUPTS.act()
@@ -173,7 +182,7 @@ R = TypeVar("R")
 
 
 class Delivery(Protocol):
-    """What is to be done when a lock is free."""
+    """Work to do when a lock is free."""
 
     def claim(self) -> bool:
         """Return whether the caller must deliver."""
@@ -183,15 +192,15 @@ class Delivery(Protocol):
 
 
 class Lock:
-    """Held around whatever enters the engine; a thread that holds it may take it again.
+    """A reentrant lock, held during every access to the engine.
 
-    When a thread lets go of it for good and the `delivery` says that it is due, that is made without the
-    lock: it may call functions of others, which may wait for other threads.
+    When a thread releases it completely and the `delivery` is due, the delivery runs without the lock: it may
+    call functions of users, which may wait for other threads.
     """
 
     def __init__(self) -> None:
         self.delivery: Delivery | None = None
-        self.reading = RLock()  # enough for what changes nothing at all, which Ctrl-C may interrupt
+        self.reading = RLock()  # sufficient for reads, which Ctrl-C may interrupt
         self._depth = 0  # how many blocks the thread that holds it is in
 
     def __enter__(self) -> None:
@@ -227,7 +236,7 @@ class Lock:
 
 
 class Locked(Protocol):
-    """What has a lock."""
+    """An object with a lock."""
 
     @property
     def _lock(self) -> Lock:
@@ -268,5 +277,134 @@ class made_once(Generic[R]):  # noqa: N801 - used like `property`
     def __get__(self, instance: object | None, owner: type) -> made_once[R] | R:
         if instance is None:
             return self
-        made: R = vars(instance).setdefault(self._name, self._make(instance))
-        return made
+        value: R = vars(instance).setdefault(self._name, self._make(instance))
+        return value
+
+
+# ---- limits
+
+MATCHES = 1 << 24  # the most that a kernel may read between two checks: a tenth of a second
+FEWEST = 1 << 12  # … and the fewest that are worth a call of it
+SHARE = 16  # the part of a limit on facts by which it may be exceeded
+
+
+def proceed(found: int = 0, are_answers: bool = False) -> None:
+    """The check without a limit."""
+
+
+def unlimited(found: int = 0, are_answers: bool = False) -> int:
+    """Return the budget without a limit."""
+    return MATCHES
+
+
+def boundless() -> int:
+    """Return how many facts may be found where there is no limit."""
+    return 1 << 60
+
+
+class ActiveLimits:
+    """The limits on the current work, read by an engine and replaced when work begins."""
+
+    __slots__ = ("budget", "check", "room")
+
+    def __init__(self) -> None:
+        self.check: Callable[..., None] = proceed  # raises to stop
+        self.budget: Callable[..., int] = (
+            unlimited  # how many matches a kernel may read before the next check
+        )
+        self.room: Callable[[], int] = boundless  # how many facts may be found before it raises
+
+
+class Limits:
+    """Checked after every plan and, inside long ones, every tenth of a second.
+
+    The timeout counts from `started`, a monotonic time, by default from now.
+    """
+
+    def __init__(
+        self,
+        tally: Tally,
+        timeout: float | None = None,
+        max_facts: int | None = None,
+        started: float | None = None,
+        may_stop: bool = True,
+    ) -> None:
+        self.tally = tally
+        self.timeout = timeout
+        self.max_facts = max_facts
+        self.may_stop = may_stop  # at the end of a block; otherwise Ctrl-C waits for the work after it
+        start = monotonic() if started is None else started
+        self.deadline = None if timeout is None else start + timeout
+
+    @property
+    def left(self) -> float | None:
+        """The seconds until the timeout."""
+        return None if self.deadline is None else max(0.0, self.deadline - monotonic())
+
+    def check(self, found: int = 0, are_answers: bool = False) -> None:
+        """Raise `Stopped` if a limit has been reached, KeyboardInterrupt if Ctrl-C has been pressed.
+
+        `found` is the number of facts of the current work that the tally does not count yet. Answers to a
+        query are not facts: there may be as many answers as facts.
+        """
+        INTERRUPTS.act()
+        if self.deadline is not None and monotonic() > self.deadline:
+            reason = f"stopped after the timeout of {self.timeout:g} s"
+            raise self._stopped("E610", reason, "raise --timeout", found)
+        if self.max_facts is not None and self._known(found, are_answers) > self.max_facts:
+            what = "answer" if are_answers else "fact"
+            raise self._stopped(
+                "E611",
+                f"stopped: more than {counted(self.max_facts, what)}",
+                "raise --max-facts, or look for a rule that derives more than it should with --stats",
+                found,
+            )
+
+    def budget(self, found: int = 0, are_answers: bool = False) -> int:
+        """Return how many matches a kernel may read before the next check, to keep the limit on facts."""
+        if self.max_facts is None:
+            return MATCHES
+        remaining = self.max_facts - self._known(found, are_answers)
+        return min(MATCHES, max(remaining, self.max_facts // SHARE, FEWEST))
+
+    def room(self) -> int:
+        """Return how many facts may be found before the limit on them is exceeded."""
+        return boundless() if self.max_facts is None else max(0, self.max_facts - self._known(0, False))
+
+    def _known(self, found: int, are_answers: bool) -> int:
+        return found if are_answers else self.tally.loaded + self.tally.derived + found
+
+    @contextmanager
+    def guarding(self) -> Iterator[None]:
+        """Turn Ctrl-C and a lack of memory into `Stopped`; the end of the block is the last safe point."""
+        INTERRUPTS.hold()
+        try:
+            yield
+            if self.may_stop:
+                INTERRUPTS.act()
+        except KeyboardInterrupt:
+            raise Interrupted(self._diagnostic("E612", "interrupted", None)) from None
+        except MemoryError as error:
+            detail = f": {error}" if str(error) else ""
+            raise self._stopped(
+                OUT_OF_MEMORY, f"out of memory{detail}", "use less data, or a larger machine"
+            ) from None
+        finally:
+            INTERRUPTS.release()
+
+    def _stopped(self, code: str, reason: str, help_line: str | None, found: int = 0) -> Stopped:
+        return Stopped(self._diagnostic(code, reason, help_line, found))
+
+    def _diagnostic(self, code: str, reason: str, help_line: str | None, found: int = 0) -> Diagnostic:
+        return Diagnostic(code, f"{reason}; {self._progress(found)}; nothing was written", help=help_line)
+
+    def _progress(self, found: int) -> str:
+        tally = self.tally
+        if tally.stratum is None:
+            return f"it had loaded {counted(tally.loaded, 'fact')}"
+        stratum = tally.stratum
+        return (
+            f"it reached stratum {stratum.number + 1} of {stratum.count} ({', '.join(stratum.predicates)}), "
+            f"round {tally.round + 1}, with {counted(tally.loaded, 'fact')} loaded, "
+            f"{tally.derived + found:,} derived"
+        )

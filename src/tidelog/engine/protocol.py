@@ -1,32 +1,34 @@
-"""What an engine is: the contract between algorithms and the place where facts live.
+"""The interface of engines: the contract between algorithms and the storage of facts.
 
-Algorithms are written once, over sets of facts, and import this module and `flags` only, never a concrete
-engine. An engine is put together from parts, each with a protocol of its own; what an engine may lack is an
-optional field. What an algorithm records of a fact is a bit or a counter beside it (`flags`); the engine
-keeps a journal of every fact that a transaction touches, from which the net change is read at the end, or
-everything is rolled back.
+Algorithms are written once, over sets of facts, and import only this module and `flags`, never a concrete
+engine. An engine consists of parts, each with a separate protocol; optional parts are optional fields.
+Algorithms record bits and counters of facts (`flags`); the engine keeps a journal of every fact that a
+transaction changes, from which the net change is computed at the end, or the transaction is rolled back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.rows import Rows
-from tidelog.engine.events import PlanListener, PlanOutcome
+from tidelog.engine.events import PlanListener, PlanOutcome, RoundsRan
 from tidelog.engine.flags import CounterKind, Effect, Flag, MarkConfig, Where
-from tidelog.engine.limits import ActiveLimits
+from tidelog.engine.interrupts import ActiveLimits
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
 from tidelog.logic.values import Value
 from tidelog.plan.algebra import Aggregate, ChangePlan, Part, RulePlan
 from tidelog.plan.join_order import Statistics
+from tidelog.records import dataclass
 from tidelog.rewrite.auxiliary_relations import ClosureModule
 
 Runnable = Callable[[], PlanOutcome]
+
+
+Watched = tuple[str, int, Value | None]  # a relation, and a value in a column; -1 and None: any fact
 
 
 class Storage(Statistics, Protocol):
@@ -49,7 +51,7 @@ class Storage(Statistics, Protocol):
         """Drop a relation."""
 
     def rename(self, relation: str, name: str) -> None:
-        """Give a relation another name, which no relation has; prepared plans go on reading it."""
+        """Rename a relation to an unused name; prepared plans continue to read it."""
 
     def relations(self) -> Collection[str]:
         """Return the names of all relations."""
@@ -64,7 +66,7 @@ class Storage(Statistics, Protocol):
         """Delete the facts given as rows of ids; the remaining rows are renumbered."""
 
     def clear(self, relation: str) -> None:
-        """Delete all facts of a relation; prepared plans go on reading and filling it."""
+        """Delete all facts of a relation; prepared plans continue to read and fill it."""
 
     def rows(self, relation: str) -> Rows:
         """Return the facts of a relation, in the order in which rows were inserted."""
@@ -76,7 +78,7 @@ class Storage(Statistics, Protocol):
         """Return the flags ALIVE and EXPLICIT of each given row; 0 where it is no fact."""
 
     def all_row_flags(self, given: Mapping[str, tuple[Any, int]]) -> Any:
-        """Return the same for rows of many relations, one relation after the other."""
+        """Return the flags of rows of many relations, one relation after the other."""
 
     def bytes_of(self, relation: str) -> int:
         """Return the memory that a relation and its indexes hold."""
@@ -88,15 +90,15 @@ class Storage(Statistics, Protocol):
 class Rounds(Protocol):
     """Which facts scans see as old and new while rules run in rounds.
 
-    What plans insert becomes visible to scans when `advance` is called: as NEW until the next `advance`, then
-    as OLD.
+    Facts that plans insert become visible to scans when `advance` is called: as NEW until the next `advance`,
+    then as OLD.
     """
 
     def begin(self, relations: Collection[str]) -> None:
         """Make all facts of the relations visible, none of them as NEW."""
 
-    def advance(self, relations: Collection[str]) -> int:
-        """End a round; return how many facts are now NEW."""
+    def advance(self, relations: Collection[str]) -> Mapping[str, int]:
+        """End a round; return how many facts are now NEW, by relation, of those that have any."""
 
     def mark_all_old(self, relations: Collection[str]) -> None:
         """Make all facts of the relations visible, none of them as NEW, without restarting their rounds."""
@@ -110,11 +112,17 @@ class Rounds(Protocol):
     def rows_since(self, relation: str, first: int) -> Rows:
         """Return the facts of a relation from a row on."""
 
-    def occurs(self, relation: str, column: int, value: Value, part: Part) -> bool:
-        """Return whether a value may occur in a column of the visible facts, or of those that are NEW."""
+    def visible(self, relation: str, part: Part) -> range:
+        """Return the numbers of the facts that are visible, or of those that are NEW."""
+
+    def occurs(self, relation: str, column: int, value: Value, rows: range) -> bool:
+        """Return whether a value may occur in a column of the facts with these numbers."""
 
     def group(self, relations: Collection[str]) -> Group:
         """Return the relations as a group whose rounds end together."""
+
+    def new_in(self, group: Any) -> Mapping[str, int]:
+        """Return how many facts are NEW, by relation of a group, of those that have any."""
 
     def advance_group(self, group: Any) -> Sequence[str]:
         """End a round of each relation; return those that have NEW facts."""
@@ -131,6 +139,18 @@ class Rounds(Protocol):
 
 class Group(Protocol):
     """Relations whose rounds end together; none of them is dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManyRounds:
+    """Plans driven by NEW facts of a group, to be run round after round while there is nothing to plan."""
+
+    stratum: int
+    plans: Sequence[Runnable]
+    rules: Sequence[int]  # the number of the rule of each
+    limits: Sequence[int]  # by relation of the group: the number of facts up to which the plans fit
+    watched: Collection[Watched]  # what other plans wait for
+    many: int  # the number of new facts from which a round is run plan by plan
 
 
 class Plans(Protocol):
@@ -153,9 +173,19 @@ class Plans(Protocol):
         """Run prepared plans in turn; return how many new facts each has found."""
 
     def close_group(self, group: Any, prepared: Sequence[Runnable]) -> bool:
-        """Run prepared plans, round after round, until nothing is new of the group's relations.
+        """Run prepared plans in rounds until the group's relations have no new facts.
 
-        The facts found are not NEW yet. Return whether that is possible; if not, nothing is done.
+        The derived facts are not NEW yet. Return whether that is possible; if not, there is no effect.
+        """
+
+    def run_rounds(
+        self, group: Any, rounds: ManyRounds, first: int, report: Callable[[RoundsRan], None]
+    ) -> int | None:
+        """Run rounds, the first with this number, until nothing is new or one is to be run plan by plan.
+
+        Such a round has many new facts, relations of more facts than the limits, or what is watched. Return
+        how many rounds have ended; None if it cannot, with nothing done. `report` is called now and then,
+        and may raise to stop.
         """
 
     def answer(self, rule: Rule) -> Rows:
@@ -177,7 +207,7 @@ class Facts(Protocol):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many facts there are of each relation."""
+        """The number of facts of each relation."""
 
 
 class FactChanges(Protocol):
@@ -209,7 +239,7 @@ class FactChanges(Protocol):
         """Return the facts with these ids; those that do not exist are created without flags, or left out."""
 
     def all_facts(self, given: Mapping[str, tuple[Any, int]], create: bool) -> Mapping[str, Facts]:
-        """Return the same for many relations in one call; no entry is empty."""
+        """Return the facts of many relations in one call; no entry is empty."""
 
     def ids(self, facts: Facts) -> Mapping[str, tuple[Any, int]]:
         """Return the ids of the facts, as columns and their length, by relation."""
@@ -224,7 +254,7 @@ class FactChanges(Protocol):
         """Return all facts of sets that have no relation in common."""
 
     def select(self, facts: Facts, where: Where) -> Facts:
-        """Return those whose flags are as wanted."""
+        """Return the facts whose flags match."""
 
     def of(self, facts: Facts, relations: Collection[str]) -> Facts:
         """Return those of these relations."""
@@ -234,13 +264,13 @@ class FactChanges(Protocol):
 
 
 class ChangePlans(Protocol):
-    """Plans over what a transaction changes."""
+    """Plans over the changes of a transaction."""
 
     plan_listener: PlanListener | None
 
     @property
     def instances(self) -> int:
-        """How many instances of rules plans have found so far; it only grows."""
+        """The number of rule instances that plans have found; it only grows."""
 
     def prepare(self, plan: ChangePlan) -> Any:
         """Return the plan ready to run, any number of times."""
@@ -252,7 +282,7 @@ class ChangePlans(Protocol):
         """
 
     def run_support(self, plans: Iterable[Any], given: Facts) -> tuple[Facts, Facts]:
-        """Find for each given head the first instance of a plan made by `ChangePlanMaker.support`.
+        """Find the first instance of each given head by plans of `ChangePlanMaker.support`.
 
         Return the facts in those instances that were not CHECKED, and now are, and the heads that have one.
         """
@@ -269,7 +299,7 @@ class Counters(Protocol):
 
     @property
     def kind(self) -> CounterKind:
-        """What is counted at present."""
+        """The current kind of counters."""
 
     @property
     def counts(self) -> int:
@@ -294,9 +324,9 @@ class Counters(Protocol):
         """Give the facts the highest rank: hidden instances become founded, and the clock advances."""
 
     def rebuild(self, kind: CounterKind, strata: Iterable[Stratum]) -> Facts:
-        """Count all instances of the strata's rules again; return the facts that are true and unfounded.
+        """Count all instances of the strata's rules again; return true facts that are unfounded.
 
-        Inside a transaction `roll_back` undoes it. With `CounterKind.NONE` nothing is counted from now on.
+        Within a transaction `roll_back` undoes it. With `CounterKind.NONE` counting stops.
         """
 
     def forget(self) -> None:
@@ -307,9 +337,9 @@ class Marks(Protocol):
     """Marks on facts, or links to the facts that support them, from one update to the next."""
 
     def configure(self, config: MarkConfig) -> None:
-        """Record this in the present transaction.
+        """Record marks or links in the present transaction.
 
-        What was recorded in the last transaction is still there if that recorded the same and was committed.
+        Records of the last transaction remain if it had the same configuration and was committed.
         """
 
     def is_linked(self, relations: Collection[str]) -> bool:
@@ -335,7 +365,7 @@ class Marks(Protocol):
 
 
 class StructureTooLarge(Exception):  # noqa: N818 – no error: the update is applied by rules
-    """A closure structure would become too large for what it holds."""
+    """A closure structure would become too large for its pairs."""
 
     def __init__(self, relation: str) -> None:
         super().__init__(relation)
@@ -353,9 +383,9 @@ class Closures(Protocol):
         """Return the module by which a relation is closed, None if it is not."""
 
     def build(self, module: ClosureModule, given: str) -> int | None:
-        """Close a predicate, its external facts being its own and those of the relation `given`.
+        """Close a predicate, whose external facts are its own and those of the relation `given`.
 
-        Return how many facts are new; None, with nothing done, if rules serve better.
+        Return the number of new facts; None, without an effect, if rules are more suitable.
         """
 
     def adopt(self, module: ClosureModule) -> bool:
@@ -373,7 +403,7 @@ class Closures(Protocol):
 
 
 class Family(Enum):
-    """The plans that rank counting runs, by what they find; `ChangePlanMaker` makes them."""
+    """The families of plans that rank counting runs, created by `ChangePlanMaker`."""
 
     LOST = "lost"
     LOST_UNDER_NEGATION = "lost under negation"
@@ -398,7 +428,7 @@ class LoopSection:
 
 @dataclass(frozen=True, slots=True)
 class LoopOutcome:
-    """What was done in a stratum."""
+    """The outcome of maintaining a stratum."""
 
     overdeleted: int
     deleted: int
@@ -408,7 +438,7 @@ class LoopOutcome:
 
     @property
     def has_changes(self) -> bool:
-        """Whether there was anything to do."""
+        """Whether the stratum had changes."""
         return bool(self.overdeleted or self.deleted or self.inserted or self.instances)
 
 
@@ -422,7 +452,7 @@ class CompiledLoop(Protocol):
     def run(
         self, removed: Any, added: Any, tell: Callable[[int, LoopOutcome], None] | None = None
     ) -> tuple[int, int]:
-        """Delete and insert explicit facts; return how many facts were deleted and inserted in all.
+        """Delete and insert explicit facts; return the total numbers of deleted and inserted facts.
 
         `tell` is called after each stratum, with its position among all; the loop pauses for it.
         """
@@ -433,14 +463,14 @@ class RankLoop(Protocol):
 
     @property
     def is_available(self) -> bool:
-        """Whether a compiled loop may run: it does not say what single plans do."""
+        """Whether a compiled loop may run: it does not report single plans."""
 
     def compile(self, sections: Sequence[LoopSection]) -> CompiledLoop:
         """Return the compiled loop over these strata."""
 
 
 class ChangeLog(Protocol):
-    """What changes in relations, for readers that fetch it now and then."""
+    """A log of changes in relations, for readers that poll it."""
 
     def poll(self, relation: str) -> tuple[Rows, Rows] | None:
         """Return the rows deleted and inserted since the last call, None if that is not known."""
@@ -464,7 +494,7 @@ class Replacement(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineParts:
-    """A place where facts live: its parts, and what else it can do."""
+    """An engine: its parts and capabilities."""
 
     storage: Storage
     rounds: Rounds

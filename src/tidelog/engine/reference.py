@@ -7,8 +7,6 @@ from dataclasses import replace
 from itertools import combinations, product
 
 from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, Stopped, counted
-from tidelog.errors.codes import UNEQUAL
-from tidelog.logic.conversions import exact
 from tidelog.logic.equality_axioms import axioms, has_equality
 from tidelog.logic.functions import builtins
 from tidelog.logic.functions.builtins import evaluate as value_of
@@ -34,10 +32,11 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.values import FALSE, TRUE, ColumnType, Kind, Value
+from tidelog.plan.inconsistency import describe_derived_bottom, describe_equal, describe_explicit_bottom
 
 # ---- equality over Python sets
 #
-# It knows nothing of axioms or representatives: the classes are found by joining sets of values, and each row
+# It uses neither axioms nor representatives: the classes are found by joining sets of values, and each row
 # gives a row for each combination of members.
 
 Row = tuple[Value, ...]
@@ -49,7 +48,11 @@ def replaced(store: dict[str, set[Row]], unique_names: bool) -> None:
     classes = _classes(store.setdefault(EQUAL, set()))
     _check(classes, store.get(DIFFERENT, set()), unique_names)
     for name, rows in store.items():
-        store[name] = {made for row in rows for made in product(*(_members(classes, value) for value in row))}
+        store[name] = {
+            replaced_row
+            for row in rows
+            for replaced_row in product(*(_members(classes, value) for value in row))
+        }
     store[EQUAL] |= {pair for members in classes.values() for pair in product(members, members)}
 
 
@@ -61,21 +64,20 @@ def _classes(pairs: set[Row]) -> Classes:
     """The class of each constant that equals something."""
     classes: Classes = {}
     for left, right in pairs:
-        together = _members(classes, left) | _members(classes, right)
-        classes.update(dict.fromkeys(together, together))
+        merged = _members(classes, left) | _members(classes, right)
+        classes.update(dict.fromkeys(merged, merged))
     return classes
 
 
 def _check(classes: Classes, different: set[Row], unique_names: bool) -> None:
-    """Nothing, unless constants are equal that must not be."""
+    """Raise if constants are equal that must not be."""
     pairs = [pair for pair in different if pair[1] in _members(classes, pair[0])]
     for members in set(classes.values()):
         pairs += combinations([each for each in members if each.kind not in (Kind.IRI, Kind.BLANK)], 2)
         if unique_names:
             pairs += combinations([each for each in members if each.kind is Kind.IRI], 2)
     if pairs:
-        left, right = (exact(value) for value in pairs[0])
-        raise Inconsistent(Diagnostic(UNEQUAL, f"inconsistent: {left} = {right}"))
+        raise Inconsistent(describe_equal(pairs[0]))
 
 
 # ---- naive evaluation over Python sets
@@ -101,7 +103,7 @@ def evaluate(
     for fact in program.facts:
         store.setdefault(fact.predicate, set()).add(fact.values)
         if fact.predicate == BOTTOM:
-            raise Inconsistent(Diagnostic("E601", "inconsistent: bottom() is an explicit fact", fact.span))
+            raise Inconsistent(describe_explicit_bottom(fact.span))
     if has_equality(program.predicates):
         _close_with_equality(program, store, max_facts, unique_names)
     else:
@@ -127,7 +129,7 @@ def _close(stratum: Stratum, store: Facts, max_facts: int | None) -> None:
             known |= new
             grows = grows or bool(new)
             if new and rule.head.predicate == BOTTOM:
-                raise _inconsistency(rule)
+                raise Inconsistent(describe_derived_bottom(rule))
             _check_limit(store, max_facts)
 
 
@@ -144,11 +146,6 @@ def _close_with_equality(program: Program, store: Facts, max_facts: int | None, 
         while size < (size := sum(map(len, store.values()))):
             _close(replace(stratum, rules=rules), store, max_facts)
             replaced(store, unique_names)
-
-
-def _inconsistency(rule: Rule) -> Inconsistent:
-    name = f" by the rule {rule.name!r}" if rule.name else ""
-    return Inconsistent(Diagnostic("E601", f"inconsistent: bottom() derived{name}", rule.span))
 
 
 def _check_limit(store: Facts, max_facts: int | None) -> None:

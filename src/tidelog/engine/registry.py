@@ -7,12 +7,12 @@ has a name and makes it. What an engine imports is imported when it is made.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from tidelog.engine.columnar.engine import ColumnarEngine, make
 from tidelog.errors import Diagnostic, ProgramError, suggest
 from tidelog.errors.codes import RETIRED, UNKNOWN_ENGINE
+from tidelog.records import dataclass
 
 
 @runtime_checkable

@@ -1,4 +1,4 @@
-"""Backward/Forward with rewriting (B/F≈): which classes a deletion divides, and into what.
+"""Backward/Forward with rewriting (B/F≈): which classes a deletion divides, and into which parts.
 
 Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
 Programs with Equality, IJCAI 2015, Algorithms 1 and 3 to 7, for sets of facts.
@@ -11,15 +11,15 @@ stored facts, but for P:
     C  CHECKED    facts for which proofs are searched, backwards
     S  DISPROVED  checked facts without any proof, which no search reads again
     P  PROVED     facts that follow from explicit facts through checked ones, over representatives γ
-    Y  delayed    what is proved and not checked yet
+    Y  delayed    facts that are proved and not checked yet
 
-`ClassSearch` has Algorithms 1, 3 and 4: each suspect fact is checked backwards; what is not proved as a whole
-makes further facts suspect. `Saturation` has Algorithms 5 to 7 (saturate, rewrite, prove): what follows from
-checked facts, forwards. `ExplicitMembers` answers line 40: which explicit facts a checked fact represents.
+`ClassSearch` has Algorithms 1, 3 and 4: each suspect fact is checked backwards; a fact that is not proved as
+a whole makes further facts suspect. `Saturation` has Algorithms 5 to 7 (saturate, rewrite, prove): it derives
+forwards from checked facts. `ExplicitMembers` has line 40: which explicit facts a checked fact represents.
 
-Only facts that equality depends on take part, since the result is nothing but the classes: Algorithm 2 is the
-maintainer's work, for which a change of classes is a change of the relation of aliases. Of the paper's
-optimisations, reflexivity needs nothing, as no rule makes a constant equal to itself; redundant derivations,
+Only facts that equality depends on take part, since the result is only the classes: the maintainer does
+Algorithm 2; for it a change of classes is a change of the relation of aliases. Of the paper's
+optimisations, reflexivity needs no work, as no rule makes a constant equal to itself; redundant derivations,
 disproved facts and singletons are as in the paper. Two things differ. Line 40 does not expand a checked fact
 into all combinations of members: the members of one argument's class lead to the explicit facts. And
 equalities by a common key merge a class along its members, without a pair for every two of them.
@@ -134,7 +134,7 @@ class ClassSearch:
 
     @property
     def derivations(self) -> int:
-        """How often a fact became suspect, was checked backwards or was derived forwards, so far."""
+        """How many times facts became suspect, were checked backwards or were derived forwards."""
         return self._examined + self._saturation.matches
 
     def parts(self, update: Update, lost: Collection[Rule], classes: Classes) -> tuple[Ids, Ids]:
@@ -159,42 +159,42 @@ class ClassSearch:
             self.relations.empty()
 
     def _parts_of_checked(self) -> tuple[Ids, Ids]:
-        """The members of checked classes and their representatives, the former one if it is in the part."""
+        """The members of checked classes, and their representatives: the former one if it is in the part."""
         (owners, _), _ = self._engine.storage.rows(self.relations.relation(CHECKED, EQUALITIES))
         members = self._classes.members_of(self._classes.several(owners))
-        standing = self._saturation.classes.representatives(members)
-        known, positions = np.unique(standing, return_inverse=True)
+        representatives = self._saturation.classes.representatives(members)
+        former, positions = np.unique(representatives, return_inverse=True)
         is_own = self._classes.representatives(members) == members
-        known[positions[is_own]] = members[is_own]
-        return members, known[positions]
+        former[positions[is_own]] = members[is_own]
+        return members, former[positions]
 
     # ---- Algorithm 1: from lost facts to suspect ones (D)
 
     def _suspect_facts(self, removed: Mapping[str, Rows], lost: Collection[Rule]) -> Facts:
-        """The stored facts of removed explicit facts, and what removed rules derive."""
+        """The stored facts of removed explicit facts, and those that removed rules derive."""
         explicit = ((stored(name), self._classes.normalise(rows)) for name, rows in removed.items())
         rules = chain.from_iterable(self._equality_rules.of.get(rule, ()) for rule in lost)
         derived = ((rule.head.predicate, Rows(*self._engine.plans.answer(rule))) for rule in rules)
-        found = united(chain(explicit, derived))
-        return {name: rows for name, rows in found.items() if name in self._equality_rules.arities}
+        facts = united(chain(explicit, derived))
+        return {name: rows for name, rows in facts.items() if name in self._equality_rules.arities}
 
     def _search(self, suspect: Facts) -> None:
-        """Check these facts, and all that may be lost with them."""
+        """Check these facts and all facts that may be lost with them."""
         suspect = self.relations.add(SUSPECT, suspect)
         while suspect:
             self._prove(suspect)
             lost = _nonempty((name, self._unproved(name, rows)) for name, rows in suspect.items())
-            found = united(chain(self._mentioning(lost), self._following(lost)))
+            affected = united(chain(self._mentioning(lost), self._following(lost)))
             self.relations.add(PROCESSED, suspect)
-            suspect = self.relations.add(SUSPECT, found)
-            self._examined += _count(found)
+            suspect = self.relations.add(SUSPECT, affected)
+            self._examined += _count(affected)
 
     def _following(self, lost: Facts) -> Found:
-        """What rules derive from facts that are lost, at least in part."""
+        """The facts that rules derive from facts that are lost, at least in part."""
         for name, rows in lost.items():
             self.relations.replace_all(LOST, name, rows)
-        for given, head, query in chain.from_iterable(self._forwards[rule] for rule in self._rules):
-            if given in lost:
+        for source, head, query in chain.from_iterable(self._forwards[rule] for rule in self._rules):
+            if source in lost:
                 yield head, query.rows(self._check)
 
     def _mentioning(self, lost: Facts) -> Found:
@@ -209,22 +209,22 @@ class ClassSearch:
 
     def _prove(self, facts: Facts) -> None:
         """Search for proofs of these facts, and of all facts that their proofs need."""
-        fresh = self.relations.add(CHECKED, facts)
+        new_facts = self.relations.add(CHECKED, facts)
         waiting: Waiting = {}
-        checked = [fresh]
-        while fresh or waiting:
-            self._saturation.extend(fresh)
-            waiting |= {(name, 0): rows for name, rows in fresh.items()}
+        checked = [new_facts]
+        while new_facts or waiting:
+            self._saturation.extend(new_facts)
+            waiting |= {(name, 0): rows for name, rows in new_facts.items()}
             waiting = _nonempty((key, self._unproved(key[0], rows)) for key, rows in waiting.items())
-            found = united(chain.from_iterable(self._step(*key, rows) for key, rows in waiting.items()))
+            body_facts = united(chain.from_iterable(self._step(*key, rows) for key, rows in waiting.items()))
             waiting = {
                 (name, position + 1): rows
                 for (name, position), rows in waiting.items()
                 if position < len(self._steps[name])
             }
-            self._examined += _count(found)
-            fresh = self.relations.add(CHECKED, found)
-            checked.append(fresh)
+            self._examined += _count(body_facts)
+            new_facts = self.relations.add(CHECKED, body_facts)
+            checked.append(new_facts)
         self._disprove(united(chain.from_iterable(each.items() for each in checked)))
 
     def _unproved(self, name: str, rows: Rows) -> Rows:
@@ -242,12 +242,12 @@ class ClassSearch:
         yield EQUALITIES, select(pairs, ~self.relations.contains(DISPROVED, EQUALITIES, pairs))
 
     def _disprove(self, checked: Facts) -> None:
-        """Mark the checked facts of which nothing is proved as disproved (S)."""
-        found = (
+        """Mark checked facts without any proved fact among those they represent as disproved (S)."""
+        disproved = (
             (name, select(rows, self._saturation.proved(name, rows)[1] == 0))
             for name, rows in checked.items()
         )
-        self.relations.add(DISPROVED, _nonempty(found))
+        self.relations.add(DISPROVED, _nonempty(disproved))
 
 
 class BackwardRule:
@@ -269,26 +269,26 @@ class BackwardRule:
         self._query = BoundQuery(self._variables, body, relations)
 
     def facts(self, heads: Rows) -> Found:
-        """Return the facts of the instances with these heads, disproved ones apart."""
+        """Return the body facts of the instances with these heads, without disproved ones."""
         self._relations.replace_all(GIVEN, self.head, heads)
         rows = self._query.rows(self._check)
         columns = dict(zip(self._variables, rows.columns, strict=True))
         identity = self._relations.engine.storage.dictionary.encode
         for atom in self._atoms:
-            built = (
+            fact_columns = (
                 np.full(rows.count, identity(term.value), np.int32)
                 if isinstance(term, Constant)
                 else columns[term]
                 for term in atom.terms
             )
-            yield atom.predicate, distinct([Rows(tuple(built), rows.count)])
+            yield atom.predicate, distinct([Rows(tuple(fact_columns), rows.count)])
 
 
 def _consequences(rule: Rule, relations: WorkRelations) -> Iterator[tuple[str, str, BoundQuery]]:
     """Yield the relation of each atom, that of the head, and the query for heads of lost facts of the atom.
 
-    The facts of other atoms are not processed yet, nor lost if the atoms are earlier: each instance is found
-    once.
+    The facts of other atoms are not processed yet, and those of earlier atoms not lost, so that each instance
+    is found once.
     """
     atoms = tuple(stored_atoms(rule))
     for position, atom in enumerate(atoms):
@@ -330,13 +330,13 @@ class ExplicitMembers:
         self._queries: dict[tuple[str, int], BoundQuery] = {}
 
     def explicit(self, name: str, rows: Rows, classes: Classes, removed: Mapping[str, Rows]) -> Rows:
-        """The explicit facts, removed ones apart, that checked rows of a stored relation represent."""
+        """The explicit facts, without removed ones, that checked rows of a stored relation represent."""
         predicate = self._predicates.get(name)
         if predicate is None or not self._engine.storage.size(predicate):
             return Rows((NONE,) * len(rows.columns), 0)
-        found = distinct([self._themselves(predicate, rows), *self._of_classes(name, rows, classes)])
+        facts = distinct([self._themselves(predicate, rows), *self._of_classes(name, rows, classes)])
         deleted = removed.get(predicate)
-        return found if deleted is None else without(found, deleted)
+        return facts if deleted is None else without(facts, deleted)
 
     def _themselves(self, predicate: str, rows: Rows) -> Rows:
         """The rows that are explicit facts themselves."""
@@ -353,26 +353,26 @@ class ExplicitMembers:
         mentions = [
             total / self._engine.storage.distinct(predicate, position) for position in range(len(sizes))
         ]
-        chosen = (sizes * np.array(mentions)[:, None]).argmin(axis=0)
-        for position in np.unique(chosen[several]).tolist():
-            owners = rows.columns[position][several & (chosen == position)]
+        best_position = (sizes * np.array(mentions)[:, None]).argmin(axis=0)
+        for position in np.unique(best_position[several]).tolist():
+            owners = rows.columns[position][several & (best_position == position)]
             members = classes.members_of(owners)
             self._relations.replace_all(GIVEN, CONSTANTS, Rows((members,), len(members)))
-            found = self._mentioning(predicate, position, len(sizes)).rows(self._check)
-            yield select(found, self._relations.contains(CHECKED, name, classes.normalise(found)))
+            candidates = self._mentioning(predicate, position, len(sizes)).rows(self._check)
+            yield select(candidates, self._relations.contains(CHECKED, name, classes.normalise(candidates)))
 
     def _mentioning(self, predicate: str, position: int, arity: int) -> BoundQuery:
         """The query for the explicit facts that have one of the given constants at a position."""
-        known = self._queries.get((predicate, position))
-        if known is None:
+        query = self._queries.get((predicate, position))
+        if query is None:
             terms = tuple(Variable(f"x{number}") for number in range(arity))
             given = self._relations.atom(GIVEN, Atom(CONSTANTS, (terms[position],)))
-            known = BoundQuery(terms, (given, Atom(predicate, terms)), self._relations)
-            self._queries[predicate, position] = known
-        return known
+            query = BoundQuery(terms, (given, Atom(predicate, terms)), self._relations)
+            self._queries[predicate, position] = query
+        return query
 
 
-# ---- Algorithms 5 to 7: facts derived from checked facts alone
+# ---- Algorithms 5 to 7: facts derived from checked facts only
 #
 # Each class of γ begins with one constant; classes are merged as equalities are proved. Whether all or none
 # of what a fact represents is proved is decided by counting: the proved facts, out of all combinations of γ's
@@ -402,17 +402,17 @@ class Saturation:
         self._former = former
         self._explicit = explicit
         self._delayed: Facts = {}
-        self._read = dict.fromkeys(self._heads, 0)  # how many of the facts found were read
-        self._rules = {rule: some for rule, some in self._source_rules.items() if rule not in lost}
+        self._read_counts = dict.fromkeys(self._heads, 0)  # how many derived facts were read
+        self._rules = {rule: rules for rule, rules in self._source_rules.items() if rule not in lost}
         self._renamed: dict[Rule, Constants] = {rule: {} for rule in self._rules}
-        self._fresh: set[str] = set()  # the relations that have facts which are new in this round
+        self._with_new: set[str] = set()  # the relations that have facts which are new in this round
         for prepared in chain.from_iterable(self._rules.values()):
             prepared.refresh_plans()
 
     # ---- Algorithm 5: saturate
 
     def extend(self, checked: Facts) -> None:
-        """Prove what follows when these facts are checked too."""
+        """Prove the facts that follow when these facts are also checked."""
         inserted = united(
             chain(
                 ((name, self._explicit(name, rows)) for name, rows in checked.items()),
@@ -439,47 +439,47 @@ class Saturation:
 
     def _enter(self, inserted: Facts) -> set[str]:
         """Add proved facts; return the relations that have new ones."""
-        self._engine.rounds.mark_all_old(self._fresh)
-        fresh = self._fresh = set()
+        self._engine.rounds.mark_all_old(self._with_new)
+        with_new = self._with_new = set()
         for name, rows in inserted.items():
-            normal = rows if name == ALIAS else united([(name, self.classes.normalise(rows))])[name]
-            self._relations.enter(PROVED, name, normal)
+            normalised = rows if name == ALIAS else united([(name, self.classes.normalise(rows))])[name]
+            self._relations.enter(PROVED, name, normalised)
             relation = self._relations.relation(PROVED, name)
             if self._engine.rounds.advance([relation]):
-                fresh.add(relation)
-        return fresh
+                with_new.add(relation)
+        return with_new
 
-    def _derive(self, fresh: set[str]) -> Facts:
-        """Derive from new proved facts; return what is checked, and delay the rest."""
+    def _derive(self, with_new: set[str]) -> Facts:
+        """Derive from new proved facts; return checked facts, and delay the others."""
         for prepared in chain.from_iterable(self._rules.values()):
-            before = prepared.matches
-            prepared.run(fresh, self._check)
-            self.matches += prepared.matches - before
-        return self._found()
+            matches_before = prepared.matches
+            prepared.run(with_new, self._check)
+            self.matches += prepared.matches - matches_before
+        return self._take_derived()
 
-    def _found(self) -> Facts:
-        """What rules have found since the last call, if it is checked; the rest is delayed."""
-        found = {}
+    def _take_derived(self) -> Facts:
+        """The checked facts that rules have derived since the last call; the others are delayed."""
+        facts = {}
         for name in self._heads:
             relation = self._relations.relation(FOUND, name)
-            first = self._read[name]
+            first = self._read_counts[name]
             rows = Rows(*self._engine.rounds.rows_since(relation, first))
             if rows.count:
-                self._read[name] = first + rows.count
+                self._read_counts[name] = first + rows.count
                 checked = self._is_checked(name, rows)
                 self._delay(name, select(rows, ~checked))
-                found[name] = select(rows, checked)
-        return {name: rows for name, rows in found.items() if rows.count}
+                facts[name] = select(rows, checked)
+        return {name: rows for name, rows in facts.items() if rows.count}
 
     def _delay(self, name: str, rows: Rows) -> None:
         if rows.count:
-            known = self._delayed.get(name)
-            self._delayed[name] = rows if known is None else concatenate([known, rows])
+            delayed = self._delayed.get(name)
+            self._delayed[name] = rows if delayed is None else concatenate([delayed, rows])
 
     # ---- Algorithm 6: rewrite
 
     def _merge(self, inserted: Facts, with_keys: bool) -> MovedConstants:
-        """Merge what inserted facts make equal; with `is_open`, also what older ones do."""
+        """Merge the classes that inserted facts make equal, with `is_open` also those that older facts do."""
         pairs = [self.classes.normalise(inserted[EQUALITIES]).columns] if EQUALITIES in inserted else []
         groups = (name for name in self._relations.arities if name.endswith(GROUP))
         pairs += [self._by_keys(name, inserted) for name in groups if with_keys or name in inserted]
@@ -526,19 +526,19 @@ class Saturation:
 
     def _rename_constants(self) -> None:
         """Replace constants in rules by representatives; run changed rules over all proved facts."""
-        for rule, known in self._renamed.items():
+        for rule, former in self._renamed.items():
             values = self._constants[rule]
             constants = self._renaming(values, self.classes) if values else {}
-            if constants != known:
+            if constants != former:
                 self._renamed[rule] = constants
                 self._rules[rule] = self._prepared(rule, constants)
-                for each in self._rules[rule]:
-                    run_once(each.rule, self._engine)
+                for prepared in self._rules[rule]:
+                    run_once(prepared.rule, self._engine)
 
     # ---- source rules over proved facts
 
     def _prepared(self, rule: Rule, constants: Constants) -> list[PreparedRule]:
-        """The rules over proved facts that a source rule becomes."""
+        """Prepare a source rule as rules over proved facts."""
         return [
             PreparedRule(self._over_proved(each), self._own, self._engine)
             for each in positive_rules(rule, constants)
@@ -561,11 +561,11 @@ class Saturation:
 
     def proved(self, name: str, rows: Rows) -> tuple[Counts, Counts]:
         """How many facts over γ each stored fact represents, and how many of these are proved."""
-        known = Rows(*self._engine.storage.rows(self._relations.relation(PROVED, name)))
-        codes = codes_of(concatenate([rows, self._former.normalise(known)]))
-        kinds, positions = np.unique(codes, return_inverse=True)
-        counted = np.bincount(positions[rows.count :], minlength=len(kinds))[positions[: rows.count]]
-        return self._combinations(rows), counted
+        proved = Rows(*self._engine.storage.rows(self._relations.relation(PROVED, name)))
+        codes = codes_of(concatenate([rows, self._former.normalise(proved)]))
+        distinct_codes, positions = np.unique(codes, return_inverse=True)
+        counts = np.bincount(positions[rows.count :], minlength=len(distinct_codes))
+        return self._combinations(rows), counts[positions[: rows.count]]
 
     def _combinations(self, rows: Rows) -> Counts:
         """How many facts over γ's representatives each row represents."""
@@ -576,14 +576,14 @@ class Saturation:
         return product
 
     def _parts(self, owners: Ids) -> Counts:
-        """In how many classes of γ the members of each class lie."""
+        """The number of classes of γ in which the members of each class lie."""
         counts = np.ones(len(owners), np.int64)
         members, sizes = self._former.grouped(owners)
         if len(members) > len(owners):
             positions = np.repeat(np.arange(len(owners)), sizes)
             pairs = np.unique((positions << 32) | self.classes.representatives(members))
-            found, number = np.unique(pairs >> 32, return_counts=True)
-            counts[found] = number
+            with_several, part_counts = np.unique(pairs >> 32, return_counts=True)
+            counts[with_several] = part_counts
         return counts
 
 

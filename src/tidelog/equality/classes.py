@@ -10,21 +10,21 @@ each member to the next of its class, around a ring; `size` is that of a represe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tidelog.compiled import kernel, subroutine
 from tidelog.data.rows import Ids, Rows, codes_of
-from tidelog.equality import class_kernels as kernels
 from tidelog.equality.work_relations import GIVEN, BatchedRules, BoundQuery, WorkRelations
 from tidelog.logic.program import EQUAL, Atom, Program, Variable
+from tidelog.records import dataclass
 from tidelog.rewrite.representatives import groups_of, stored
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
-
 
 Places = npt.NDArray[np.int64]
 Grouped = tuple[Ids, Ids]  # members of classes, one class after the other, and how many each has
@@ -59,8 +59,8 @@ NOTHING = MovedConstants(NONE, NONE, NONE)
 
 def _aliases(ids: Ids, representatives: Ids) -> Rows:
     """The pairs of different constants."""
-    kept = ids != representatives
-    return Rows((ids[kept], representatives[kept]), int(np.count_nonzero(kept)))
+    differ = ids != representatives
+    return Rows((ids[differ], representatives[differ]), int(np.count_nonzero(differ)))
 
 
 @dataclass
@@ -107,17 +107,17 @@ class Classes:
         """The members of different classes, one class after the other, and how many each has."""
         sizes = self.sizes(representatives)
         members = np.empty(int(sizes.sum()), np.int32)
-        kernels.walk(self.size, self.following, representatives, members)
+        walk(self.size, self.following, representatives, members)
         return members, sizes
 
     def _reach(self, ids: Ids) -> None:
         """Extend the arrays so that all these constants have a representative."""
-        known, needed = len(self.of), int(ids.max()) + 1 if len(ids) else 0
-        if needed > known:
-            more = np.arange(known, max(needed, 2 * known), dtype=np.int32)
-            self.of = np.concatenate((self.of, more))
-            self.following = np.concatenate((self.following, more))
-            self.size = np.concatenate((self.size, np.ones(len(more), np.int32)))
+        capacity, needed = len(self.of), int(ids.max()) + 1 if len(ids) else 0
+        if needed > capacity:
+            new_ids = np.arange(capacity, max(needed, 2 * capacity), dtype=np.int32)
+            self.of = np.concatenate((self.of, new_ids))
+            self.following = np.concatenate((self.following, new_ids))
+            self.size = np.concatenate((self.size, np.ones(len(new_ids), np.int32)))
 
     # ---- changes
 
@@ -130,13 +130,13 @@ class Classes:
         left, right = self.representatives(left), self.representatives(right)
         nodes, positions = np.unique(np.concatenate((left, right)), return_inverse=True)
         labels = components(len(nodes), positions[: len(left)], positions[len(left) :])
-        best = np.lexsort((nodes, -self.size[nodes], labels))
-        first = np.unique(labels[best], return_index=True)[1]
+        by_size = np.lexsort((nodes, -self.size[nodes], labels))
+        first = np.unique(labels[by_size], return_index=True)[1]
         winners = np.zeros(len(nodes), np.int32)
-        winners[labels[best][first]] = nodes[best][first]
-        taking = winners[labels]
-        moving = self.members_of(nodes[taking != nodes])
-        moved = self.assign(moving, taking[np.searchsorted(nodes, self.of[moving])])
+        winners[labels[by_size][first]] = nodes[by_size][first]
+        targets = winners[labels]
+        moving = self.members_of(nodes[targets != nodes])
+        moved = self.assign(moving, targets[np.searchsorted(nodes, self.of[moving])])
         self.grown.append(moved)
         return moved
 
@@ -147,19 +147,19 @@ class Classes:
         changed = before != representatives
         moved = MovedConstants(ids[changed], before[changed], representatives[changed])
         if moved:
-            self.count += int(kernels.reassign(self.of, self.size, self.following, moved.ids, moved.after))
+            self.count += int(reassign(self.of, self.size, self.following, moved.ids, moved.after))
             self.journal.append(moved)
             self.version += 1
         return moved
 
     def parts(self, members: Ids, left: Ids, right: Ids) -> Ids:
-        """The representatives of members, in order, of which nothing is equal but these pairs.
+        """The representatives of members if only these pairs are equal; `members` are in order.
 
-        Each part keeps the one that its members have, if that is in it.
+        Each part keeps the representative of its members if that is in it.
         """
-        standing = np.empty(len(members), np.int32)
-        kernels.parts(self.of, members, left, right, standing)
-        return standing
+        representatives = np.empty(len(members), np.int32)
+        parts(self.of, members, left, right, representatives)
+        return representatives
 
     # ---- views
 
@@ -178,9 +178,9 @@ class Classes:
         """The former members of the classes that have changed since `begin`."""
         if not self.journal:
             return {}
-        moved, first = np.unique(np.concatenate([each.ids for each in self.journal]), return_index=True)
-        origin = np.concatenate([each.before for each in self.journal])[first]
-        modified = unique_ids(np.concatenate((origin, *(each.after for each in self.journal))))
+        moved, first = np.unique(np.concatenate([change.ids for change in self.journal]), return_index=True)
+        origin = np.concatenate([change.before for change in self.journal])[first]
+        modified = unique_ids(np.concatenate((origin, *(change.after for change in self.journal))))
         ids = unique_ids(np.concatenate((moved, self.members_of(modified[self.of[modified] == modified]))))
         owners = self.of[ids]
         owners[np.searchsorted(ids, moved)] = origin
@@ -211,8 +211,8 @@ def unique_ids(ids: Ids) -> Ids:
     [1, 3]
     """
     ordered = np.sort(ids)
-    found: Ids = ordered[np.diff(ordered, prepend=-1) != 0]
-    return found
+    unique: Ids = ordered[np.diff(ordered, prepend=-1) != 0]
+    return unique
 
 
 def divided(ids: Ids, owners: Ids) -> Iterator[tuple[int, Ids]]:
@@ -226,24 +226,24 @@ def divided(ids: Ids, owners: Ids) -> Iterator[tuple[int, Ids]]:
 def expanded(rows: Rows, grouped: Grouping, columns: Iterable[int]) -> Rows:
     """The rows with constants of some columns replaced by all members of their classes."""
     for position in columns:
-        found, inverse = np.unique(rows.columns[position], return_inverse=True)
-        members, sizes = grouped(found)
-        if len(members) > len(found):
+        distinct_ids, inverse = np.unique(rows.columns[position], return_inverse=True)
+        members, sizes = grouped(distinct_ids)
+        if len(members) > len(distinct_ids):
             rows = spread(rows, position, inverse, (members, sizes))
     return rows
 
 
 def spread(rows: Rows, position: int, groups: Places, grouped: Grouped) -> Rows:
-    """The rows with what is in one column replaced by all constants of a group, of which each row has one."""
+    """Repeat each row for all constants of its group, which replace its value in one column."""
     members, sizes = grouped
     starts = np.cumsum(sizes) - sizes
     counts = sizes[groups]
     positions = np.repeat(np.arange(rows.count), counts)
     within = np.arange(len(positions)) - np.repeat(np.cumsum(counts) - counts, counts)
-    made = members[np.repeat(starts[groups], counts) + within]
-    others = [each[positions] for each in rows.columns]
-    others[position] = made
-    return Rows(tuple(others), len(positions))
+    replaced = members[np.repeat(starts[groups], counts) + within]
+    columns = [column[positions] for column in rows.columns]
+    columns[position] = replaced
+    return Rows(tuple(columns), len(positions))
 
 
 def components(count: int, left: Places, right: Places) -> Places:
@@ -253,7 +253,7 @@ def components(count: int, left: Places, right: Places) -> Places:
     [0, 1, 2, 1, 1]
     """
     labels = np.arange(count)
-    kernels.components(labels, left, right)
+    label_components(labels, left, right)
     return labels
 
 
@@ -278,18 +278,18 @@ class PendingMerges:
         self.relations = WorkRelations("to merge", engine, keys)
         self._whole = {name: self._query(name, arity) for name, arity in keys.items()}
         rules = [query.rule for query in self._whole.values()]
-        given = [self.relations.relation(GIVEN, name) for name in keys]
-        self._batch = BatchedRules(rules, given, engine)
+        driving = [self.relations.relation(GIVEN, name) for name in keys]
+        self._batch = BatchedRules(rules, driving, engine)
 
     def pairs(self, inserted: Mapping[str, Rows]) -> Pairs | None:
         """Return the pairs of different representatives that are equal, None if there are none."""
-        found = [inserted[stored(EQUAL)].columns] if stored(EQUAL) in inserted else []
+        explicit_pairs = [inserted[stored(EQUAL)].columns] if stored(EQUAL) in inserted else []
         modified = [name for name in self._groups if name in inserted]
         groups = self._neighbours({name: inserted[name] for name in modified}) if modified else []
-        return _different([*((left, right) for left, right in found), *groups])
+        return _different([*((left, right) for left, right in explicit_pairs), *groups])
 
     def _query(self, name: str, arity: int) -> BoundQuery:
-        """The query for the groups that have given keys, with all their constants."""
+        """The query for the groups with given keys, with all their constants."""
         keys = tuple(Variable(f"k{position}") for position in range(arity))
         row = (*keys, Variable("x"))
         given = self.relations.atom(GIVEN, Atom(name, keys))
@@ -309,12 +309,12 @@ class PendingMerges:
             self.relations.empty()
 
 
-def _different(parts: Sequence[Pairs]) -> Pairs | None:
+def _different(pairs: Sequence[Pairs]) -> Pairs | None:
     """The pairs of two different constants."""
-    found = [(left[left != right], right[left != right]) for left, right in parts]
-    if not any(len(left) for left, _ in found):
+    different = [(left[left != right], right[left != right]) for left, right in pairs]
+    if not any(len(left) for left, _ in different):
         return None
-    return np.concatenate([left for left, _ in found]), np.concatenate([right for _, right in found])
+    return np.concatenate([left for left, _ in different]), np.concatenate([right for _, right in different])
 
 
 def neighbours(rows: Rows) -> Pairs:
@@ -322,6 +322,129 @@ def neighbours(rows: Rows) -> Pairs:
     keys, constants = rows.columns[:-1], rows.columns[-1]
     codes = codes_of(Rows(keys, rows.count))
     order = np.argsort(codes, kind="stable")
-    together = codes[order][1:] == codes[order][:-1]
+    has_same_key = codes[order][1:] == codes[order][:-1]
     ordered = constants[order]
-    return ordered[:-1][together], ordered[1:][together]
+    return ordered[:-1][has_same_key], ordered[1:][has_same_key]
+
+
+# ---- kernels: rings of members, around which the representative comes last before itself
+
+
+@subroutine
+def root_of(labels: Any, node: Any) -> Any:
+    """The smallest node known to be connected with a node; paths are halved on the way."""
+    while labels[node] != node:
+        labels[node] = labels[labels[node]]
+        node = labels[node]
+    return node
+
+
+@subroutine
+def unite(labels: Any, left: Any, right: Any) -> None:
+    """Merge the components of two nodes."""
+    first, second = root_of(labels, left), root_of(labels, right)
+    labels[max(first, second)] = min(first, second)
+
+
+@kernel("i64[:], const strided i64[:], const strided i64[:]")
+def label_components(labels: Any, left: Any, right: Any) -> None:
+    """Label each node, initially with itself, with the smallest node of its component."""
+    for edge in range(len(left)):
+        unite(labels, left[edge], right[edge])
+    for node in range(len(labels)):
+        labels[node] = labels[labels[node]]  # smaller nodes have their labels already
+
+
+@subroutine
+def place_of(ordered: Any, constant: Any) -> Any:
+    """The place of a constant among others in order, or -1."""
+    place = np.searchsorted(ordered, constant)
+    return place if place < len(ordered) and ordered[place] == constant else -1
+
+
+@kernel("i32[:], const i32[:], const i32[:], const i32[:], i32[:]")
+def parts(of: Any, members: Any, left: Any, right: Any, representatives: Any) -> None:
+    """Write the representative of each member's part: its former one, if that is in the part.
+
+    `members` are in order; a pair makes two of them equal and is ignored if one of its constants is no
+    member.
+    """
+    labels = np.arange(len(members))
+    for pair in range(len(left)):
+        first, second = place_of(members, left[pair]), place_of(members, right[pair])
+        if first >= 0 and second >= 0:
+            unite(labels, first, second)
+    representative_of = np.arange(len(members))
+    for place in range(len(members)):
+        labels[place] = labels[labels[place]]
+        if of[members[place]] == members[place]:
+            representative_of[labels[place]] = place
+    for place in range(len(members)):
+        representatives[place] = members[representative_of[labels[place]]]
+
+
+@kernel("i32[:], i32[:], const i32[:], i32[:]")
+def walk(size: Any, following: Any, representatives: Any, members: Any) -> None:
+    """Write the members of classes, those of each class together, the representative first."""
+    count = 0
+    for representative in representatives:
+        member = representative
+        for _ in range(size[representative]):
+            members[count] = member
+            member = following[member]
+            count += 1
+
+
+@subroutine
+def mark_visited(size: Any, representative: Any) -> Any:
+    """Mark a class as visited by negating its size; return whether it was visited before."""
+    if size[representative] < 0:
+        return True
+    size[representative] = -size[representative]
+    return False
+
+
+@subroutine
+def affected_members(of: Any, size: Any, following: Any, ids: Any, after: Any) -> Any:
+    """All members of the classes that constants leave or join; their sizes are negative afterwards."""
+    representatives = np.empty(2 * len(ids), np.int32)
+    count, total = 0, 0
+    for place in range(len(ids)):
+        for representative in (of[ids[place]], after[place]):
+            if of[representative] == representative and not mark_visited(size, representative):
+                representatives[count] = representative
+                total -= size[representative]
+                count += 1
+    members = np.empty(total, np.int32)
+    total = 0
+    for representative in representatives[:count]:
+        member = representative
+        for _ in range(-size[representative]):
+            members[total] = member
+            member = following[member]
+            total += 1
+    return members
+
+
+@kernel("i32[:], i32[:], i32[:], const i32[:], const i32[:] -> i64")
+def reassign(of: Any, size: Any, following: Any, ids: Any, after: Any) -> Any:
+    """Assign new representatives to constants; representatives represent themselves afterwards.
+
+    Returns the increase in the number of constants that do not represent themselves.
+    """
+    members = affected_members(of, size, following, ids, after)
+    aliased = 0
+    for member in members:
+        aliased -= of[member] != member
+        size[member] = 1
+        following[member] = member
+    for place in range(len(ids)):
+        of[ids[place]] = after[place]
+    for member in members:
+        representative = of[member]
+        if representative != member:
+            following[member] = following[representative]
+            following[representative] = member
+            size[representative] += 1
+            aliased += 1
+    return aliased

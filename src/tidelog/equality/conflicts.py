@@ -1,13 +1,13 @@
-"""Constants that are equal and must not be: found as data, and described.
+"""Finders of constants that are equal and must not be.
 
 A finder returns a `Conflict`: which two constants, for which reason, and, where it was looked for, the
-instance of a rule that makes them equal in one step. `diagnostic` is the only place that makes text of it.
+instance of a rule that makes them equal in one step. `plan.inconsistency` describes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +15,6 @@ import numpy.typing as npt
 
 from tidelog.data.rows import Ids
 from tidelog.equality.classes import Classes
-from tidelog.errors import Diagnostic
-from tidelog.errors.codes import UNEQUAL
 from tidelog.logic.equality_axioms import DIFFERENT_LITERALS, DIFFERENT_NAMES, VIOLATED, X
 from tidelog.logic.program import (
     DIFFERENT,
@@ -33,66 +31,13 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.values import Kind, Value, order_key
 from tidelog.plan.algebra import UNEQUAL_PAIRS
-from tidelog.plan.rule_text import Writing
+from tidelog.plan.inconsistency import REASONS, Conflict, EquatingInstance, Pair
 from tidelog.rewrite.representatives import stored
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
 
-REASONS = {
-    DIFFERENT_LITERALS: "which are different literals",
-    DIFFERENT_NAMES: "which are different names, and names are unique",
-    VIOLATED: "which must differ",
-}
-Pair = tuple[Value, Value]
 Kinds = npt.NDArray[np.uint8]
-
-
-@dataclass(frozen=True, slots=True)
-class EquatingInstance:
-    """The instance of a rule that makes two constants equal; the last `derived` of its facts are derived."""
-
-    rule: Rule
-    facts: tuple[Fact, ...]
-    derived: int
-
-
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """Two constants that are equal and must not be; `reason` is the name of the violated axiom."""
-
-    pair: Pair
-    reason: str
-    instance: EquatingInstance | None = None
-
-
-def diagnostic(conflict: Conflict, program: Program) -> Diagnostic:
-    """Describe a conflict, with the instance of the rule that causes it if one was found."""
-    writing = Writing.of(program)
-    left, right = map(writing.value, conflict.pair)
-    asking = f"`tidelog explain PROGRAM '{left} = {right}'`, or `reasoner.explain(…)`, says why"
-    if conflict.instance is None:
-        return Diagnostic(UNEQUAL, _message(conflict, writing), help=f"{asking} they are equal")
-    rule, facts, derived = conflict.instance.rule, conflict.instance.facts, conflict.instance.derived
-    named = f"the rule {rule.name!r}" if rule.name else "this rule"
-    marks = ("",) * (len(facts) - derived) + (" (derived)",) * derived
-    texts = (writing.fact(fact).removesuffix(" .") for fact in facts)
-    shown = ", ".join(map("".join, zip(texts, marks, strict=True)))
-    more = f"; {asking}" if derived else ""
-    return Diagnostic(UNEQUAL, _message(conflict, writing), rule.span, f"by {named} from {shown}{more}")
-
-
-def diagnostic_among_tasks(conflict: Conflict, program: Program) -> Diagnostic:
-    """Describe a conflict found by tasks that each hold a part of the facts."""
-    writing = Writing.of(program)
-    left, right = map(writing.value, conflict.pair)
-    help = f"run it in one process, or `tidelog explain PROGRAM '{left} = {right}'`, which says why"
-    return Diagnostic(UNEQUAL, _message(conflict, writing), help=help)
-
-
-def _message(conflict: Conflict, writing: Writing) -> str:
-    left, right = map(writing.value, conflict.pair)
-    return f"inconsistent: {left} = {right}, {REASONS[conflict.reason]}"
 
 
 def find_by_axioms(program: Program, engine: ColumnarEngine) -> Conflict | None:

@@ -3,10 +3,10 @@
 Motik, Nenov, Piro, Horrocks: Handling owl:sameAs via Rewriting, AAAI 2015, for rules over representatives;
 here facts are partitioned among tasks, and each task has all classes.
 
-The rules that equality depends on are run first. What they make equal is sent to all tasks, each of
-which merges the same classes, writes its given facts over their representatives, and derives again, until
-nothing is new. The rest is then derived over representatives, as any program is. Which constant represents
-another is a given relation of it.
+The rules that equality depends on are run first. The pairs that they make equal are sent to all tasks, each
+of which merges the same classes, writes its given facts over their representatives, and derives again, up to
+the fixpoint. The other rules are then run over representatives, like any program, to which the relation of
+representatives is given.
 
 Invariant: all tasks have the same classes. A class is represented by the member with the smallest hash, which
 each task computes by itself.
@@ -28,7 +28,6 @@ from tidelog.data.rows import Ids, Rows
 from tidelog.engine.exchange import ExchangeTask, Mesh
 from tidelog.equality import conflicts, rewriting
 from tidelog.equality.classes import Classes, components, neighbours
-from tidelog.equality.conflicts import Conflict
 from tidelog.equality.listing import EXPAND
 from tidelog.equality.rewriting import Rewriting
 from tidelog.equality.treatment import EffectiveProgramCache
@@ -36,6 +35,7 @@ from tidelog.errors import Diagnostic
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import BOTTOM, DIFFERENT, EQUAL, Program, Rule, Variable
 from tidelog.logic.values import order_key
+from tidelog.plan.inconsistency import Conflict, describe_conflict_among_tasks
 from tidelog.rewrite.localise import FIRST, Localised
 from tidelog.rewrite.representatives import (
     ALIAS,
@@ -53,7 +53,7 @@ Pairs = tuple[Ids, Ids]
 class EqualityTask:
     """A task of a mesh whose program has equality, used like `ExchangeTask`.
 
-    `shown` says whether facts name every member of a class, or the smallest one.
+    `shown` is whether facts name every member of a class, or the smallest one.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class EqualityTask:
     # ---- a run
 
     def run(self) -> None:
-        """Derive all facts from those that all tasks were given."""
+        """Derive all facts from those given to all tasks."""
         self._reader, self._given = self._loading.take_given()
         self._meanings.attach(self._reader.storage.dictionary)
         self._values = self._loading.values_of(self._reader.storage.dictionary)
@@ -109,27 +109,29 @@ class EqualityTask:
         self._task = task if not is_merged and is_all else self._derived(self._effective())
 
     def _effective(self) -> Program:
-        """Return the program over representatives; given facts are over them already."""
+        """Return the program over representatives, without the rules that store given facts."""
         constants = self._meanings.constants(self.program, self.classes)
-        whole = over_representatives(replace(self.program, facts=()), constants)
-        source = [each for each in whole.predicates.values() if each.name in self.program.predicates]
-        stating = {
-            rule for each in (*source, whole.predicates[EQUAL]) for rule in copies(each.name, each.arity)
+        complete = over_representatives(replace(self.program, facts=()), constants)
+        source = [each for each in complete.predicates.values() if each.name in self.program.predicates]
+        storing = {
+            rule
+            for predicate in (*source, complete.predicates[EQUAL])
+            for rule in copies(predicate.name, predicate.arity)
         }
-        rules = tuple(rule for rule in whole.rules if rule not in stating)
+        rules = tuple(rule for rule in complete.rules if rule not in storing)
         kept = {stored(each.name) for each in source} | {stored(EQUAL), ALIAS, BOTTOM} | _mentioned(rules)
-        predicates = {name: each for name, each in whole.predicates.items() if name in kept}
-        return replace(whole, rules=rules, predicates=predicates)
+        predicates = {name: predicate for name, predicate in complete.predicates.items() if name in kept}
+        return replace(complete, rules=rules, predicates=predicates)
 
     def _derived(self, effective: Program) -> ExchangeTask:
         """Return a task that has run a program over representatives."""
-        left = None if self._ends is None else max(self._ends - monotonic(), 0.001)
+        seconds_left = None if self._ends is None else max(self._ends - monotonic(), 0.001)
         reader = None if self._settings["dictionary"] is not None else self._reader
-        task = ExchangeTask(effective, self._mesh, timeout=left, reader=reader, **self._settings)
+        task = ExchangeTask(effective, self._mesh, timeout=seconds_left, reader=reader, **self._settings)
         for name, parts in self._given.items():
             if stored(name) in effective.predicates:
                 for columns, rows in parts:
-                    task.add(stored(name), [self.classes.representatives(each) for each in columns], rows)
+                    task.add(stored(name), [self.classes.representatives(column) for column in columns], rows)
         if self._mesh.number == 0 and self.classes:
             members = self.classes.aliased
             task.add(ALIAS, (members, self.classes.of[members]), len(members))
@@ -139,24 +141,24 @@ class EqualityTask:
     # ---- classes
 
     def _merge(self, task: ExchangeTask, effective: Program) -> bool:
-        """Merge on all tasks what any of them has found equal; return whether there were such pairs."""
-        found = [task.columns(stored(EQUAL))]
+        """Merge on all tasks the pairs that any of them has derived; return whether there were any."""
+        derived = [task.columns(stored(EQUAL))]
         for is_keyed in (True, False):
             names = [
                 name for name in groups_of(effective) if (effective.predicates[name].arity > 1) is is_keyed
             ]
             if names:
                 parts = task.shuffle([task.columns(name) for name in names], 0 if is_keyed else FIRST)
-                found += [_neighbouring(part) for part in parts if part]
-        pairs = [(left[left != right], right[left != right]) for (left, right), _ in found]
+                derived += [_neighbouring(part) for part in parts if part]
+        pairs = [(left[left != right], right[left != right]) for (left, right), _ in derived]
         left, right = (np.concatenate(column) for column in zip(*pairs, strict=True))
-        sent = task.broadcast(((left, right), len(left)), self._values)
-        if not sent:
+        received = task.broadcast(((left, right), len(left)), self._values)
+        if not received:
             return False
         self._values.know()
         members = self.classes.aliased
-        known = [(members, self.classes.of[members]), *((left, right) for (left, right), _ in sent)]
-        self.classes = self._classes_of([np.concatenate(column) for column in zip(*known, strict=True)])
+        all_pairs = [(members, self.classes.of[members]), *((left, right) for (left, right), _ in received)]
+        self.classes = self._classes_of([np.concatenate(column) for column in zip(*all_pairs, strict=True)])
         self.rounds += 1
         return True
 
@@ -189,7 +191,9 @@ class EqualityTask:
             rows = classes.expand(rows)
         else:
             decode = self._task.dictionary.decode
-            smallest = [classes.smallest(each, lambda one: order_key(decode(one))) for each in columns]
+            smallest = [
+                classes.smallest(column, lambda identity: order_key(decode(identity))) for column in columns
+            ]
             rows = Rows(tuple(smallest), count)
         return tuple(rows.columns), rows.count
 
@@ -216,32 +220,33 @@ class EqualityTask:
     def collect(self, predicates: Sequence[str]) -> dict[str, list[Part]]:
         """Send all stored facts to the task after the owners, and return them there, with the aliases."""
         names = [stored(name) for name in sorted(self.program.predicates) if name != BOTTOM]
-        others = [stored(EQUAL), BOTTOM]
+        built_in = [stored(EQUAL), BOTTOM]
         members = self.classes.aliased
-        found: dict[str, list[Part]] = {ALIAS: [((members, self.classes.of[members]), len(members))]}
-        return found | self._task.collect(list(dict.fromkeys((*names, *others))))
+        collected: dict[str, list[Part]] = {ALIAS: [((members, self.classes.of[members]), len(members))]}
+        return collected | self._task.collect(list(dict.fromkeys((*names, *built_in))))
 
     def violations(self) -> list[Diagnostic]:
-        """Describe the constants that are equal and must not be."""
-        return [conflicts.diagnostic_among_tasks(each, self.program) for each in self.conflicts()]
+        """Describe the constants that are equal although they must not be."""
+        return [describe_conflict_among_tasks(each, self.program) for each in self.conflicts()]
 
     def conflicts(self) -> list[Conflict]:
-        """Find constants that are equal and must not be; one task reports what all tasks know."""
-        found: list[Conflict] = []
+        """Find constants that are equal although they must not be; one task reports what all tasks know."""
+        results: list[Conflict] = []
         if self._mesh.number == 0:
             dictionary, classes = self._reader.storage.dictionary, self.classes
             several, kinds = classes.merged, dictionary.kind
-            for one in conflicts.conflicting_classes(classes, several, kinds, self._unique_names)[:1]:
-                members = dictionary.decode_all(classes.class_of(one).tolist())
-                found.append(conflicts.conflict_among(members))
+            conflicting = conflicts.conflicting_classes(classes, several, kinds, self._unique_names)
+            for representative in conflicting[:1]:
+                members = dictionary.decode_all(classes.class_of(representative).tolist())
+                results.append(conflicts.conflict_among(members))
         if DIFFERENT in self.program.predicates:
             (left, right), _ = self._task.columns(stored(DIFFERENT))
-            same = np.flatnonzero(left == right)[:1].tolist()
+            rows_of_equals = np.flatnonzero(left == right)[:1].tolist()
             dictionary, known = self._task.dictionary, self._known_classes()
-            for row in same:
+            for row in rows_of_equals:
                 members = dictionary.decode_all(known.class_of(int(left[row])).tolist())
-                found.append(conflicts.not_different_among(members))
-        return found
+                results.append(conflicts.not_different_among(members))
+        return results
 
 
 def task_of(
@@ -276,14 +281,14 @@ def _mentioned(rules: Iterable[Rule]) -> set[str]:
 
 
 def _reduced(program: Program, rules: tuple[Rule, ...]) -> Program:
-    """Return a program of some rules, with no more predicates than they mention, and equality."""
+    """Return the program of these rules, with equality and the predicates that they mention."""
     kept = _mentioned(rules) | {stored(EQUAL), ALIAS}
     predicates = {name: each for name, each in program.predicates.items() if name in kept}
     return replace(program, rules=rules, predicates=predicates)
 
 
 def _are_flat(rules: Sequence[Rule], program: Program) -> bool:
-    """Whether rules find nothing more when constants are merged: each reads one given fact, without tests."""
+    """Whether merging gives the rules no new instances, since each reads one given fact without tests."""
     derived = program.derived
     return all(
         len(rule.body) == 1

@@ -5,7 +5,7 @@ the smallest one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ from tidelog.logic.strata import order
 from tidelog.logic.values import order_key
 from tidelog.maintenance.maintainer import NetChange
 from tidelog.plan.algebra import LISTED
+from tidelog.records import dataclass
 from tidelog.rewrite.representatives import MARK, Constants, StoredBody, stored, subsets
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ def answers(engine: ColumnarEngine, classes: Classes, query: Query, constants: C
     for others in subsets(reading.seen):
         row = tuple(reading.member(variable, others) for variable in requested)
         for body in reading.bodies(others):
-            made = Rule(Atom(rule.head.predicate, row), order(body, row).body, span=rule.span)
-            parts.append(Rows(*engine.plans.answer(made)))
+            rule_of_choice = Rule(Atom(rule.head.predicate, row), order(body, row).body, span=rule.span)
+            parts.append(Rows(*engine.plans.answer(rule_of_choice)))
     if shown == REPRESENTATIVE:
         rows = distinct([classes.normalise(part) for part in parts])
         return smallest(rows, classes, engine.storage.dictionary)
@@ -123,7 +124,7 @@ def _stored_facts(rows: Mapping[str, Rows]) -> int:
     """The number of facts over representatives among rows."""
     if type(rows) is NetRows:
         return sum(count for name, count in rows.counts.items() if name.endswith(MARK))
-    return sum(some.count for name, some in rows.items() if name.endswith(MARK))
+    return sum(facts.count for name, facts in rows.items() if name.endswith(MARK))
 
 
 def composed(nets: Sequence[NetChange]) -> NetChange:
@@ -141,14 +142,14 @@ def composed(nets: Sequence[NetChange]) -> NetChange:
     return NetChange(added, removed)
 
 
-def since(held: Mapping[str, Rows], net: NetChange) -> NetChange:
-    """Return the net change as if the facts that predicates held before had been stored facts already."""
+def since(before: Mapping[str, Rows], net: NetChange) -> NetChange:
+    """Return the net change as if the facts that predicates held before had been stored facts."""
     added: dict[str, Rows] = {}
     removed: dict[str, Rows] = {}
     for name, inserted in net.added.items():
         if name.endswith(MARK):
-            _put(added, name, [_minus(inserted, held.get(name.removesuffix(MARK)))])
-    for name, rows in held.items():
+            _put(added, name, [_minus(inserted, before.get(name.removesuffix(MARK)))])
+    for name, rows in before.items():
         _put(removed, stored(name), [_minus(rows, net.added.get(stored(name)))])
     return NetChange(added, removed)
 
@@ -170,7 +171,7 @@ def expanded_change(
     predicates: Mapping[str, Predicate],
     listed: Callable[[str], ListRows | None] = lambda predicate: None,
 ) -> NetChange:
-    """Return the net change among members, or as facts of a predicate are listed.
+    """Return the net change among members, or in the form in which a predicate's facts are listed.
 
     `classes.former` has the former members of changed classes.
     """
@@ -178,7 +179,7 @@ def expanded_change(
     removed: dict[str, Rows] = {}
     former = classes.former
     changed = _changed(classes, former)
-    now, before = classes.grouped, partial(_before, classes, former)
+    current, previous = classes.grouped, partial(_before, classes, former)
     growth = ClassGrowth.of(classes, former, changed)
     for predicate in predicates.values():
         name = stored(predicate.name)
@@ -186,16 +187,20 @@ def expanded_change(
         if predicate.name == BOTTOM:
             new, old = inserted, deleted
         else:
-            staying = _minus(_mentioning(engine, name, predicate.arity, changed), inserted)
+            unchanged = _minus(_mentioning(engine, name, predicate.arity, changed), inserted)
             as_listed = listed(predicate.name)
             if as_listed is not None:
-                new, old = as_listed([inserted, staying], now), as_listed([deleted, staying], before)
+                new = as_listed([inserted, unchanged], current)
+                old = as_listed([deleted, unchanged], previous)
             else:
                 new = concatenated(
-                    [_expanded(inserted, now), *_differing(staying, now, growth.gained, growth.kept)]
+                    [
+                        _expanded(inserted, current),
+                        *_differing(unchanged, current, growth.gained, growth.kept),
+                    ]
                 )
                 old = concatenated(
-                    [_expanded(deleted, before), *_differing(staying, before, growth.lost, growth.kept)]
+                    [_expanded(deleted, previous), *_differing(unchanged, previous, growth.lost, growth.kept)]
                 )
         if former and new is not None and old is not None:
             new, old = without(new, old), without(old, new)
@@ -205,13 +210,14 @@ def expanded_change(
 
 
 def _changed(classes: Classes, former: Mapping[int, Ids]) -> Ids:
-    """The former representatives that still are, of classes whose members have changed."""
-    found = [
-        each
-        for each, members in former.items()
-        if classes.of[each] == each and not np.array_equal(np.sort(members), np.sort(classes.class_of(each)))
+    """The constants that were and still are representatives of classes whose members have changed."""
+    representatives = [
+        representative
+        for representative, members in former.items()
+        if classes.of[representative] == representative
+        and not np.array_equal(np.sort(members), np.sort(classes.class_of(representative)))
     ]
-    return np.array(found, np.int32)
+    return np.array(representatives, np.int32)
 
 
 def _mentioning(engine: ColumnarEngine, relation: str, arity: int, constants: Ids) -> Rows | None:
@@ -237,8 +243,11 @@ def _before(classes: Classes, former: Mapping[int, Ids], representatives: Ids) -
     members, sizes = classes.grouped(representatives)
     if former:
         parts = np.split(members, np.cumsum(sizes)[:-1])
-        known = [former.get(each, part) for each, part in zip(representatives.tolist(), parts, strict=True)]
-        members, sizes = np.concatenate(known), np.array([len(part) for part in known], np.int32)
+        former_members = [
+            former.get(each, part) for each, part in zip(representatives.tolist(), parts, strict=True)
+        ]
+        members = np.concatenate(former_members)
+        sizes = np.array([len(part) for part in former_members], np.int32)
     return members, sizes
 
 
@@ -252,32 +261,32 @@ class ClassGrowth:
 
     @staticmethod
     def of(classes: Classes, former: Mapping[int, Ids], changed: Ids) -> ClassGrowth:
-        """Return how changed classes differ from what they were."""
+        """Return how changed classes differ from their former members."""
         pairs = {each: (former[each], classes.class_of(each)) for each in changed.tolist()}
-        kept = {each: np.intersect1d(then, now) for each, (then, now) in pairs.items()}
+        kept = {each: np.intersect1d(old, new) for each, (old, new) in pairs.items()}
         return ClassGrowth(
-            {each: np.setdiff1d(now, then) for each, (then, now) in pairs.items()},
-            {each: np.setdiff1d(then, now) for each, (then, now) in pairs.items()},
+            {each: np.setdiff1d(new, old) for each, (old, new) in pairs.items()},
+            {each: np.setdiff1d(old, new) for each, (old, new) in pairs.items()},
             partial(_before, classes, kept),
         )
 
 
 def _differing(
-    rows: Rows | None, grouped: Grouping, some: Mapping[int, Ids], kept: Grouping
+    rows: Rows | None, grouped: Grouping, members_of: Mapping[int, Ids], kept: Grouping
 ) -> Iterator[Rows]:
-    """Yield the rows expanded by members of the classes, at least one of which is among some.
+    """Yield the rows expanded by members of the classes, at least one of which is among `members_of`.
 
-    The first such member is in each column in turn, so that each row is built once, and no other is.
+    The first such member is in each column in turn, so that exactly these rows are built, each once.
     """
     for position, column in enumerate(() if rows is None else rows.columns):
         assert rows is not None
-        found, groups = np.unique(column, return_inverse=True)
-        parts = [some.get(each, NONE) for each in found.tolist()]
+        representatives, groups = np.unique(column, return_inverse=True)
+        parts = [members_of.get(each, NONE) for each in representatives.tolist()]
         sizes = np.array([len(part) for part in parts], np.int32)
         if sizes.any():
-            made = spread(rows, position, groups, (np.concatenate(parts), sizes))
-            made = expanded(made, kept, range(position))
-            yield expanded(made, grouped, range(position + 1, len(rows.columns)))
+            with_member = spread(rows, position, groups, (np.concatenate(parts), sizes))
+            with_member = expanded(with_member, kept, range(position))
+            yield expanded(with_member, grouped, range(position + 1, len(rows.columns)))
 
 
 def _expanded(rows: Rows | None, grouped: Grouping) -> Rows | None:
@@ -308,13 +317,13 @@ class Listing:
 
     def rows(self, predicate: str) -> Rows:
         """Return all facts of a predicate."""
-        found = Rows(*self.engine.storage.rows(stored(predicate)))
-        return self._listed(predicate, [found], self.classes.grouped) or found
+        stored_rows = Rows(*self.engine.storage.rows(stored(predicate)))
+        return self._listed(predicate, [stored_rows], self.classes.grouped) or stored_rows
 
     def changes(self, net: NetChange, predicates: Mapping[str, Predicate]) -> NetChange:
-        """Return what the last transaction changed in these lists; `net` is its net change."""
+        """Return the changes of these lists by the last transaction, given its net change `net`."""
         if not isinstance(net.added, LazyRows) or not isinstance(net.removed, LazyRows):
-            return net  # it changed nothing
+            return net  # no changes
         kept = NetChange(net.added.kept, net.removed.kept)
         return expanded_change(self.engine, self.classes, kept, predicates, self._listed_apart)
 
@@ -328,15 +337,15 @@ class Listing:
         rows = concatenated(parts)
         if rows is None:
             return None
-        whole = self._whole(predicate, len(rows.columns))
+        expanded_columns = self._whole(predicate, len(rows.columns))
         columns = (
-            column if position in whole else self._smallest(column, grouped)
+            column if position in expanded_columns else self._smallest(column, grouped)
             for position, column in enumerate(rows.columns)
         )
-        return expanded(Rows(tuple(columns), rows.count), grouped, whole)
+        return expanded(Rows(tuple(columns), rows.count), grouped, expanded_columns)
 
     def _whole(self, predicate: str, arity: int) -> range:
-        """The columns that name every member; the others name the smallest one."""
+        """The columns in which every member is listed; in the others only the smallest one."""
         if predicate == EQUAL:
             return range(1)
         return range(arity if self.shown == EXPAND else 0)
@@ -344,20 +353,20 @@ class Listing:
     def _smallest(self, representatives: Ids, grouped: Grouping) -> Ids:
         """The smallest member of each representative's class."""
         decode = self.engine.storage.dictionary.decode
-        found, positions = np.unique(representatives, return_inverse=True)
-        members, sizes = grouped(found)
+        smallest, positions = np.unique(representatives, return_inverse=True)
+        members, sizes = grouped(smallest)
         ends = np.cumsum(sizes)
         for position in np.flatnonzero(sizes > 1).tolist():
-            some = members[ends[position] - sizes[position] : ends[position]]
-            key = some.tobytes()
+            class_members = members[ends[position] - sizes[position] : ends[position]]
+            key = class_members.tobytes()
             if key not in self._known:
-                self._known[key] = min(some.tolist(), key=lambda one: order_key(decode(one)))
-            found[position] = self._known[key]
-        return found[positions]
+                self._known[key] = min(class_members.tolist(), key=lambda each: order_key(decode(each)))
+            smallest[position] = self._known[key]
+        return smallest[positions]
 
 
 def stored_of(listed: Mapping[str, Rows]) -> tuple[Rows, dict[str, Rows]]:
-    """Return the aliases and the stored relations of facts that are listed in either way.
+    """Return the aliases and the stored relations of facts that are listed in either form.
 
     A class is represented by its smallest member, so that stored facts mention no other member.
     """

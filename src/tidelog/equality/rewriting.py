@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -36,7 +36,6 @@ from tidelog.equality.classes import (
     all_unmerged,
     unique_ids,
 )
-from tidelog.equality.conflicts import Conflict
 from tidelog.equality.listing import LazyDelta, Listing, composed, since, stored_of
 from tidelog.equality.split_and_merge import OneStepEqualities, SuspectClasses
 from tidelog.equality.treatment import (
@@ -51,15 +50,18 @@ from tidelog.equality.work_relations import LastValueCache
 from tidelog.logic.equality_axioms import has_equality, unknown_treatment
 from tidelog.logic.program import BOTTOM, Program, Query, Rule, rule_changes
 from tidelog.maintenance.maintainer import Maintainer, NetChange, Update
+from tidelog.plan.inconsistency import Conflict
 from tidelog.query.registry import not_over_representatives
 from tidelog.query.strategy import Answers
+from tidelog.records import dataclass
 from tidelog.rewrite.representatives import ALIAS, bearing_on_equality, is_between, stored
 
 BACKWARD_FORWARD = "backward-forward"  # the maintainer with which B/F≈ divides classes
 BY_SEARCH = MaintainerChosen("backward-forward with rewriting", "to find what is no longer equal")
 BY_SPLITTING = MaintainerChosen("split-and-merge", "to find what is no longer equal")
-# What equality depends on is derived again in the first ROUNDS rounds, and in later ones if they merge more
-# than one pair for MANY facts: otherwise a long chain of merges would cost all of it for each link.
+# Predicates that equality depends on are derived again in the first ROUNDS rounds, and in later ones that
+# merge more than one pair for MANY facts: otherwise a long chain of merges would cost all of it for each
+# link.
 ROUNDS, MANY = 12, 64
 
 
@@ -91,7 +93,7 @@ class Rewriting(Axiomatised):
         self._equalities: LastValueCache[PendingMerges] = LastValueCache()
         self._remaining: LastValueCache[OneStepEqualities] = LastValueCache()
         self._searches: LastValueCache[ClassSearch] = LastValueCache()
-        self._last_delta: weakref.ref[LazyDelta] | None = None  # what the last transaction changed
+        self._last_delta: weakref.ref[LazyDelta] | None = None  # the changes of the last transaction
 
     def attach(self, runtime: MaintenanceRuntime, maintainer: Maintainer) -> None:
         """Set the engine, and the maintainer that is wrapped."""
@@ -106,7 +108,7 @@ class Rewriting(Axiomatised):
         return self._meanings.of(program, self.classes)
 
     def _source(self, effective: Program) -> Program:
-        """The program that this effective one was made of."""
+        """The source program of an effective program."""
         source = self._meanings.source(effective)
         assert source is not None
         return source
@@ -123,16 +125,16 @@ class Rewriting(Axiomatised):
         return listing.facts(rows, self.classes, self._engine.storage.dictionary, shown)
 
     def look_up(self, program: Program, shown: str) -> Callable[[Query], Answers] | None:
-        """Return how answers are looked up, None if in the relations of the predicates themselves."""
+        """Return a function that looks up answers, None if they are in the predicates' own relations."""
         return (lambda query: self._answers(query, shown)) if has_equality(program.predicates) else None
 
     def _answers(self, query: Query, shown: str) -> Answers:
         constants = self._meanings.renamed(constants_of((query.rule,)), self.classes)
-        found = listing.answers(self._engine, self.classes, query, constants, shown)
-        return found.columns, found.count
+        rows = listing.answers(self._engine, self.classes, query, constants, shown)
+        return rows.columns, rows.count
 
     def listing(self, program: Program, shown: str) -> Listing | None:
-        """Return how facts are listed, by the current classes."""
+        """Return the listing of facts by the current classes."""
         if not has_equality(program.predicates):
             return None
         return Listing(self._engine, self.classes, shown)
@@ -146,15 +148,15 @@ class Rewriting(Axiomatised):
         return self.classes
 
     def conflict(self, program: Program) -> Conflict | None:
-        """Find two constants that are equal and must not be."""
+        """Find two constants that are equal although they must not be."""
         if not has_equality(program.predicates):
             return None
         classes, dictionary = self.classes, self._engine.storage.dictionary
-        found = self._conflicting()
-        # If the transaction is rolled back, the earlier ones exist again.
-        self._conflicts = [*found, *self._conflicts] if found else []
-        if found:
-            members = dictionary.decode_all(classes.class_of(found[0]).tolist())
+        conflicting = self._conflicting()
+        # A rollback restores the earlier conflicts.
+        self._conflicts = [*conflicting, *self._conflicts] if conflicting else []
+        if conflicting:
+            members = dictionary.decode_all(classes.class_of(conflicting[0]).tolist())
             conflict: Conflict | None = conflicts.conflict_among(members)
         else:
             has_bottom = bool(self._engine.storage.size(BOTTOM))
@@ -162,27 +164,27 @@ class Rewriting(Axiomatised):
         return None if conflict is None else conflicts.traced(conflict, program, self._engine, classes)
 
     def _conflicting(self) -> list[int]:
-        """The changed classes that have members which must not be equal.
+        """The changed classes with members that must not be equal.
 
-        If there was no such class before, one that was only divided cannot have become one.
+        If there was no such class before, dividing a class cannot create one.
         """
         classes = self.classes
         touched = [moved.ids for moved in (classes.journal if self._conflicts else classes.grown)]
         if not touched and not self._conflicts:
             return []
         touched.append(np.array(self._conflicts, np.int32))
-        some = unique_ids(classes.representatives(np.concatenate(touched)))
+        representatives = unique_ids(classes.representatives(np.concatenate(touched)))
         return conflicts.conflicting_classes(
-            classes, some, self._engine.storage.dictionary.kind, self.unique_names
+            classes, representatives, self._engine.storage.dictionary.kind, self.unique_names
         )
 
     # ---- deriving everything
 
     def complete(self, program: Program, derive: Derive) -> None:
-        """Derive everything: first what equality depends on, until nothing is merged; then the rest.
+        """Derive everything: first what equality depends on, until no class is merged; then the rest.
 
-        So each instance of the other rules is found once. If few constants are left to merge, the rest is
-        derived with the classes as they are, and the maintainer merges them.
+        So each instance of the other rules is found once. If few constants remain to merge, the rest is
+        derived with the present classes, and the maintainer merges them.
         """
         self.classes, self.rounds = Classes(), 0
         if not has_equality(program.predicates):
@@ -197,16 +199,16 @@ class Rewriting(Axiomatised):
             self.rounds += 1
             before = self.meaning(program)
             moved = self.classes.merge(*pairs)
-            now = self.meaning(program)
-            net = self._execute(Update({}, {}), moved, before, now, AppliedSteps())
-            pairs = self._unmerged(now, net)
+            effective = self.meaning(program)
+            net = self._execute(Update({}, {}), moved, before, effective, AppliedSteps())
+            pairs = self._unmerged(effective, net)
 
     def _bearing(self, program: Program) -> tuple[Rule, ...]:
         """The rules over representatives that equality depends on."""
         return tuple(bearing_on_equality(self.meaning(program).rules))
 
     def _are_many(self, pairs: Pairs) -> bool:
-        """Whether deriving again costs less than maintaining what is merged, which counts all facts."""
+        """Whether deriving again costs less than maintaining merged facts, which counts all facts."""
         facts: int = sum(map(self._engine.storage.size, self._engine.storage.relations()))
         return self.rounds < ROUNDS or len(pairs[0]) * MANY > facts
 
@@ -221,12 +223,12 @@ class Rewriting(Axiomatised):
     def restored(
         self, program: Program, explicit: Mapping[str, Rows], facts: Mapping[str, Rows]
     ) -> tuple[dict[str, Rows], dict[str, Rows]]:
-        """Return the explicit and the derived facts of an engine with these facts, listed in either way."""
+        """Return the explicit and the derived facts of an engine with these facts, listed in either form."""
         if not has_equality(program.predicates):
             return super().restored(program, explicit, facts)
-        aliases, found = stored_of(facts)
-        known = {**explicit, ALIAS: aliases} if aliases.count else dict(explicit)
-        return known, {name: rows for name, rows in found.items() if rows.count}
+        aliases, stored_relations = stored_of(facts)
+        explicit_relations = {**explicit, ALIAS: aliases} if aliases.count else dict(explicit)
+        return explicit_relations, {name: rows for name, rows in stored_relations.items() if rows.count}
 
     def resume_restored(self, program: Program, derive: Derive) -> None:
         """Restore the classes from the aliases, and derive auxiliary relations, which no list contains."""
@@ -236,7 +238,7 @@ class Rewriting(Axiomatised):
             derive(False, tuple(rule for rule in rules if is_between(rule.head.predicate)))
 
     def _merge_many(self, program: Program, derive: Derive) -> Pairs | None:
-        """Merge equal pairs as long as they are many; return those that are left, None if there are none."""
+        """Merge equal pairs as long as there are many; return the remaining ones, None if there are none."""
         while (pairs := all_unmerged(self._engine, self.meaning(program))) is not None:
             if not self._are_many(pairs):
                 break
@@ -274,18 +276,19 @@ class Rewriting(Axiomatised):
     def begin(self, update: Update, before: Program, after: Program) -> NetChange:
         """Apply an update to the first program with equality: all facts become stored ones.
 
-        That costs as much as deriving everything, since every rule changes.
+        This costs as much as deriving everything, since every rule changes.
         """
         source = self._meanings.source(after)
         if source is None:  # a program extended by the rules of kept queries
             help = "close these queries (`query.close()`), add the rule, and prepare them again"
             raise not_over_representatives("a first equality while queries are kept", help)
         self.classes = Classes()
-        held = {name: Rows(*self._engine.storage.rows(name)) for name in before.predicates if name != BOTTOM}
+        rows = self._engine.storage.rows
+        facts_before = {name: Rows(*rows(name)) for name in before.predicates if name != BOTTOM}
 
         def propagate(applied: AppliedSteps) -> None:
             net = self._execute(update, NOTHING, before, after, applied)
-            applied.nets[:] = [since(held, net)]
+            applied.nets[:] = [since(facts_before, net)]
             self._merge_all(net, after, source, applied)
 
         return self._transact(source, propagate)
@@ -297,7 +300,7 @@ class Rewriting(Axiomatised):
         self._execute(update, self.classes.assign(ids, ids), effective, after, AppliedSteps())
 
     def _transact(self, source: Program, act: Callable[[AppliedSteps], None]) -> NetChange:
-        """Run a transaction that ends with program `source`; return what it changes among members."""
+        """Run a transaction that ends with program `source`; return its changes among members."""
         self._compute_last_delta()
         self.classes.begin()
         self.rounds = 0
@@ -327,25 +330,26 @@ class Rewriting(Axiomatised):
     def _propagate(
         self, update: Update, before: Program, source: tuple[Program, Program], applied: AppliedSteps
     ) -> None:
-        """Split what is no longer equal, apply the update, and merge what is equal."""
+        """Split classes that may no longer be equal, apply the update, and merge equal classes."""
         moved = self._split(update, before, source)
         applied.moved.append(moved)
-        now = self.meaning(source[1])
-        self._merge_all(self._execute(update, moved, before, now, applied), now, source[1], applied)
+        effective = self.meaning(source[1])
+        net = self._execute(update, moved, before, effective, applied)
+        self._merge_all(net, effective, source[1], applied)
 
-    def _merge_all(self, net: NetChange, now: Program, source: Program, applied: AppliedSteps) -> None:
-        """Merge what inserted facts make equal until nothing is; `now` is the effective program before."""
-        while (pairs := self._unmerged(now, net)) is not None:
+    def _merge_all(self, net: NetChange, effective: Program, source: Program, applied: AppliedSteps) -> None:
+        """Merge the classes that inserted facts make equal, up to the fixpoint, starting from `effective`."""
+        while (pairs := self._unmerged(effective, net)) is not None:
             self.rounds += 1
-            earlier, moved = now, self.classes.merge(*pairs)
+            previous, moved = effective, self.classes.merge(*pairs)
             applied.moved.append(moved)
-            now = self.meaning(source)
-            net = self._execute(Update({}, {}), moved, earlier, now, applied)
+            effective = self.meaning(source)
+            net = self._execute(Update({}, {}), moved, previous, effective, applied)
 
     def _unmerged(self, program: Program, net: NetChange) -> Pairs | None:
         """The pairs of representatives that inserted facts make equal."""
-        made = self._equalities.get(program.rules, lambda: PendingMerges(program, self._engine))
-        return made.pairs(net.added)
+        merges = self._equalities.get(program.rules, lambda: PendingMerges(program, self._engine))
+        return merges.pairs(net.added)
 
     def _split(self, update: Update, before: Program, source: tuple[Program, Program]) -> MovedConstants:
         """Split the classes that an update may split: by B/F≈, or by split and merge."""
@@ -375,25 +379,25 @@ class Rewriting(Axiomatised):
                 EqualityRules(before, constants), self._engine, self._meanings.renamed, self._runtime.check
             ),
         )
-        known = search.derivations
-        found = search.parts(update, lost, self.classes)
-        self.derivations = search.derivations - known
-        return found
+        derivations_before = search.derivations
+        parts = search.parts(update, lost, self.classes)
+        self.derivations = search.derivations - derivations_before
+        return parts
 
     def _execute(
         self, update: Update, moved: MovedConstants, before: Program, after: Program, applied: AppliedSteps
     ) -> NetChange:
         """Apply an update and a change of classes; return the net change over representatives."""
         removed, added = moved.removed, moved.added
-        whole = Update(
+        with_aliases = Update(
             {**update.removed, ALIAS: removed} if removed.count else update.removed,
             {**update.added, ALIAS: added} if added.count else update.added,
             *rule_changes(before.rules, after.rules),
         )
-        if not whole:
+        if not with_aliases:
             return NetChange()
-        net = self._inner.apply(whole, before, after)
-        applied.steps.append((whole, before, after))
+        net = self._inner.apply(with_aliases, before, after)
+        applied.steps.append((with_aliases, before, after))
         applied.nets.append(net)
         return net
 
@@ -415,7 +419,7 @@ class EqualityMaintainer:
 
     @property
     def lookahead(self) -> None:
-        """None: what the next update marks is not known of representatives."""
+        """None: marks of the next update are not known for representatives."""
 
     @property
     def name(self) -> str:
@@ -436,7 +440,6 @@ class EqualityMaintainer:
 # ---- treatments of equality by name
 
 TREATMENTS = {treatment.name: treatment for treatment in (Rewriting, Axiomatised, SwitchedOff)}
-DEFAULT = Rewriting.name
 
 
 def make(name: str, unique_names: bool) -> Axiomatised:

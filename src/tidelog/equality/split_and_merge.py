@@ -1,17 +1,17 @@
-"""Split and merge: the classes that a deletion makes suspect, and what explicit facts leave of them.
+"""Split and merge: the classes that a deletion makes suspect, and their parts that explicit facts connect.
 
 Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
 Programs with Equality, IJCAI 2015, section 3.1, for suspect facts; here they are derived by rules that the
-engine runs, and nothing is proved backwards. Suspect classes are split, and merge again as far as that is
-still derived.
+engine runs, without proofs backwards. Suspect classes are split, and merge again as far as their equalities
+are still derived.
 
 A fact is suspect if a removed explicit fact is among those that it represents, if a rule derives it from a
 suspect fact, or if it mentions a suspect class. A class is suspect if a suspect fact makes its members equal.
 Only rules that equality depends on take part, and no class of one constant.
 
-Before a suspect class is split, the rules of equality are matched against the explicit facts alone. Constants
-that these connect stay together, so that a large class loses what is deleted and is not taken apart. Keys may
-be equal by classes that are not suspect; whatever else a proof may need is not read.
+Before a suspect class is split, the rules of equality are matched against the explicit facts only. Constants
+that these connect stay together, so that a large class loses a few members rather than being rebuilt. Keys
+may be equal by classes that are not suspect; other premises of proofs are not considered.
 
 Invariants: the members of a class that is not suspect are equal by proofs without a suspect fact. The
 constants of each part are equal by explicit facts that stay, and by classes that are not suspect.
@@ -92,15 +92,15 @@ class SuspectClasses:
             for rule in lost:
                 run_once(rule, self._engine)
             self._batch.close(self._check)
-            (found,), _ = self._engine.storage.rows(self.relations.relation(SUSPECT, SUSPECT_CLASSES))
-            return np.sort(found)
+            (suspect,), _ = self._engine.storage.rows(self.relations.relation(SUSPECT, SUSPECT_CLASSES))
+            return np.sort(suspect)
         finally:
             self.relations.empty()
 
     def _seeds(self, removed: Mapping[str, Rows], classes: Classes) -> dict[str, Rows]:
         """The stored facts that represent explicit facts to be removed; they may repeat."""
-        known = ((stored(name), rows) for name, rows in removed.items())
-        return {name: classes.normalise(rows) for name, rows in known if name in self._arities}
+        stored_rows = ((stored(name), rows) for name, rows in removed.items())
+        return {name: classes.normalise(rows) for name, rows in stored_rows if name in self._arities}
 
     # ---- rules
 
@@ -135,7 +135,7 @@ EXPLICIT = Rule(Atom(EQUAL, (LEFT, RIGHT)), (Atom(EQUAL, (LEFT, RIGHT)),))
 
 
 class OneStepEqualities:
-    """What explicit facts make equal in one step, by the source rules of a program."""
+    """The pairs that explicit facts make equal in one step, by the source rules of a program."""
 
     def __init__(self, program: Program, engine: ColumnarEngine) -> None:
         self._engine = engine
@@ -145,13 +145,13 @@ class OneStepEqualities:
         self.relations = WorkRelations(
             "to part", engine, {MEMBERS: 1, **{each.predicate: len(each.terms) for each in atoms}}
         )
-        found = (self._query(rule) for rule in rules)
-        self._steps = [step for step in found if step is not None]
-        given = [self.relations.relation(GIVEN, MEMBERS)]
-        self._batch = BatchedRules([query.rule for query, _ in self._steps], given, engine)
+        steps = (self._query(rule) for rule in rules)
+        self._steps = [step for step in steps if step is not None]
+        driving = [self.relations.relation(GIVEN, MEMBERS)]
+        self._batch = BatchedRules([query.rule for query, _ in self._steps], driving, engine)
 
     def parts(self, suspect: Ids, removed: Mapping[str, Rows], classes: Classes) -> tuple[Ids, Ids]:
-        """Return the members of suspect classes, and their representatives in what is left of these.
+        """Return the members of suspect classes, and the representatives of the parts that remain connected.
 
         `removed` are the explicit facts to be deleted, which are still stored.
         """
@@ -166,8 +166,8 @@ class OneStepEqualities:
             self.relations.fill({given: Rows((members,), len(members)), **deleted})
             self._engine.rounds.mark_all_old(deleted)
             self._batch.run()
-            found = [self._pairs(query, is_group, classes, suspect) for query, is_group in self._steps]
-            return members, classes.parts(members, *_concatenated(found))
+            pairs = [self._pairs(query, is_group, classes, suspect) for query, is_group in self._steps]
+            return members, classes.parts(members, *_concatenated(pairs))
         finally:
             self.relations.empty()
 
@@ -186,8 +186,8 @@ class OneStepEqualities:
         members = self.relations.atom(GIVEN, Atom(MEMBERS, (constant,)))
         atoms = (literal for literal in body if isinstance(literal, Atom))
         surviving = (Negation(self.relations.atom(DELETED, atom)) for atom in atoms)
-        apart = f" {next(self._numbers)}"
-        return BoundQuery(row, (members, *body, *surviving), self.relations, apart)
+        suffix = f" {next(self._numbers)}"
+        return BoundQuery(row, (members, *body, *surviving), self.relations, suffix)
 
     def _pairs(self, query: BoundQuery, is_group: bool, classes: Classes, suspect: Ids) -> Pairs:
         """The equal pairs that a query has found; keys may be equal by classes that are not suspect."""
@@ -203,15 +203,15 @@ class OneStepEqualities:
 
 def _unless_suspect(column: Ids, classes: Classes, suspect: Ids) -> Ids:
     """Constants by their representatives, unless their class is among the suspect ones, which are sorted."""
-    own = classes.representatives(column)
-    positions = np.minimum(np.searchsorted(suspect, own), len(suspect) - 1)
-    return np.where(suspect[positions] == own, column, own)
+    representatives = classes.representatives(column)
+    positions = np.minimum(np.searchsorted(suspect, representatives), len(suspect) - 1)
+    return np.where(suspect[positions] == representatives, column, representatives)
 
 
-def _concatenated(found: Sequence[Pairs]) -> Pairs:
+def _concatenated(parts: Sequence[Pairs]) -> Pairs:
     """Concatenate pairs."""
-    some = [pairs for pairs in found if len(pairs[0])]
-    if len(some) == 1:
-        return some[0]
-    left, right = (np.concatenate((NONE, *(pairs[side] for pairs in some))) for side in (0, 1))
+    nonempty = [pairs for pairs in parts if len(pairs[0])]
+    if len(nonempty) == 1:
+        return nonempty[0]
+    left, right = (np.concatenate((NONE, *(pairs[side] for pairs in nonempty))) for side in (0, 1))
     return left, right

@@ -8,16 +8,15 @@ representatives.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.rows import Rows, without
 from tidelog.engine.events import Listener
-from tidelog.engine.limits import Limits
+from tidelog.engine.interrupts import Limits
 from tidelog.equality import conflicts
 from tidelog.equality.classes import Classes
-from tidelog.equality.conflicts import Conflict
 from tidelog.equality.listing import Listing
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.errors.codes import EQUALITY_OFF, EQUALITY_OVER_TIME
@@ -25,7 +24,9 @@ from tidelog.logic.equality_axioms import axiomatise, has_equality
 from tidelog.logic.program import BOTTOM, EQUAL, Constant, Program, Query, Rule, rule_changes
 from tidelog.logic.values import Value
 from tidelog.maintenance.maintainer import Maintainer, Update
+from tidelog.plan.inconsistency import Conflict, describe_conflict
 from tidelog.query.strategy import Answers
+from tidelog.records import dataclass
 from tidelog.rewrite.representatives import over_representatives
 
 if TYPE_CHECKING:
@@ -116,16 +117,16 @@ class EffectiveProgramCache:
         return self.renamed(self._constants[1], classes)
 
     def renamed(self, constants: Iterable[Value], classes: Classes) -> dict[Value, Value]:
-        """Return the representatives of constants, those apart that represent themselves."""
+        """Return the representatives of constants that do not represent themselves."""
         values = list(dict.fromkeys(constants))
         if not values:
             return {}
         dictionary = self._dictionary
         ids = dictionary.encode_values(values)
-        own = classes.representatives(ids)
+        representatives = classes.representatives(ids)
         return {
             value: dictionary.decode(int(representative))
-            for value, identity, representative in zip(values, ids, own, strict=True)
+            for value, identity, representative in zip(values, ids, representatives, strict=True)
             if identity != representative
         }
 
@@ -145,14 +146,14 @@ def constants_of(rules: Iterable[Rule]) -> list[Value]:
 
 
 class Derive(Protocol):
-    """Runs all rules, or some; `restart` deletes what was derived before."""
+    """Runs all rules, or the given ones; `restart` first deletes all derived facts."""
 
     def __call__(self, restart: bool, /, rules: Sequence[Rule] | None = None) -> None:
-        """Derive all facts, or those of some rules."""
+        """Derive all facts, or those of the given rules."""
 
 
 class MaintenanceRuntime(Protocol):
-    """What treatments of equality need of a reasoner's runtime."""
+    """The parts of a reasoner's runtime that treatments of equality use."""
 
     @property
     def engine(self) -> ColumnarEngine:
@@ -166,7 +167,7 @@ class MaintenanceRuntime(Protocol):
         """Raise an error if one of the current limits is reached."""
 
     def no_limits(self) -> Limits:
-        """Return limits for work that nothing may stop."""
+        """Return unlimited limits, for work that must not be interrupted."""
 
 
 class Axiomatised:
@@ -176,7 +177,7 @@ class Axiomatised:
 
     def __init__(self, unique_names: bool = False) -> None:
         self.unique_names = unique_names
-        self._known: list[tuple[Program, Program]] = []  # the last programs with their effective ones
+        self._programs: list[tuple[Program, Program]] = []  # the last programs with their effective ones
 
     def meaning(self, program: Program) -> Program:
         """Return the effective program, the same object for the same program."""
@@ -186,16 +187,16 @@ class Axiomatised:
         """Return the program with the axioms of equality as rules, the same object for the same program."""
         if not has_equality(program.predicates):
             return program
-        for source, effective in self._known:
+        for source, effective in self._programs:
             if source is program:
                 return effective
         effective = self._sharing_rules(program, axiomatise(program, unique_names=self.unique_names))
-        self._known = [*self._known[-1:], (program, effective)]  # before and after a transaction
+        self._programs = [*self._programs[-1:], (program, effective)]  # before and after a transaction
         return effective
 
     def _sharing_rules(self, program: Program, effective: Program) -> Program:
         """The effective program, with the tuple of rules of an earlier one if that is equal."""
-        for source, earlier in self._known:
+        for source, earlier in self._programs:
             if source.rules is program.rules and earlier.rules == effective.rules:
                 return replace(effective, rules=earlier.rules)
         return effective
@@ -212,7 +213,7 @@ class Axiomatised:
         self.maintainer = maintainer
 
     def complete(self, program: Program, derive: Derive) -> None:
-        """Derive all facts of a program; `derive(True)` begins by deleting what was derived."""
+        """Derive all facts of a program; `derive(True)` first deletes all derived facts."""
         derive(False)
 
     def resume(self) -> None:
@@ -222,27 +223,27 @@ class Axiomatised:
         """Drop deltas that are not computed yet: their sources no longer exist."""
 
     def rows(self, program: Program, predicate: str, shown: str) -> Rows:
-        """Return all facts of a predicate, which name every member anyway."""
+        """Return all facts of a predicate; with axioms these always name every member."""
         return Rows(*self._engine.storage.rows(predicate))
 
     def look_up(self, program: Program, shown: str) -> Callable[[Query], Answers] | None:
-        """Return how answers are looked up, None if in the relations of the predicates themselves."""
+        """Return a function that looks up answers, None if they are in the predicates' own relations."""
         return None
 
     def listing(self, program: Program, shown: str) -> Listing | None:
-        """Return how facts are listed, None if as the relations of the predicates hold them."""
+        """Return the listing of facts, None if they are listed as the predicates' relations hold them."""
         return None
 
     def restored(
         self, program: Program, explicit: Mapping[str, Rows], facts: Mapping[str, Rows]
     ) -> tuple[dict[str, Rows], dict[str, Rows]]:
         """Return the explicit and the derived facts of an engine with these facts, by relation."""
-        others = {name: without(rows, explicit[name]) for name, rows in facts.items() if name in explicit}
-        found = {**facts, **others}
-        return dict(explicit), {name: rows for name, rows in found.items() if rows.count}
+        derived = {name: without(rows, explicit[name]) for name, rows in facts.items() if name in explicit}
+        all_facts = {**facts, **derived}
+        return dict(explicit), {name: rows for name, rows in all_facts.items() if rows.count}
 
     def resume_restored(self, program: Program, derive: Derive) -> None:
-        """Continue with an engine that holds what `restored` returned, and nothing else."""
+        """Continue with an engine that holds exactly the facts that `restored` returned."""
 
     def relation(self, predicate: str) -> str:
         """Return the relation that holds all facts of a predicate."""
@@ -257,9 +258,9 @@ class Axiomatised:
         return classes
 
     def violation(self, program: Program) -> Diagnostic | None:
-        """Describe two constants that are equal and must not be, if there are any."""
-        found = self.conflict(program)
-        return None if found is None else conflicts.diagnostic(found, program)
+        """Describe two constants that are equal although they must not be, if there are any."""
+        conflict = self.conflict(program)
+        return None if conflict is None else describe_conflict(conflict, program)
 
     def conflict(self, program: Program) -> Conflict | None:
         """Find two constants that are equal and must not be."""

@@ -32,7 +32,7 @@ DENSE_BYTES = 1 << 20  # that the set of a relation may take for speed
 
 
 class WorkRelations:
-    """Sets of facts of relations, each of some kind; `arities` are those of the relations.
+    """Sets of facts of relations, by kind; `arities` are those of the relations.
 
     The purpose is part of the relations' names, so each object needs its own.
     """
@@ -43,7 +43,7 @@ class WorkRelations:
         self.arities = arities
         self._names: dict[tuple[str, str], str] = {}
         self._widths: dict[str, int] = {}
-        self._group: TableGroup | None = None  # all relations that were made, as the engine knows them
+        self._group: TableGroup | None = None  # all relations that were created
 
     def relation(self, kind: str, name: str) -> str:
         """Return the relation that holds the facts of a kind, created if need be."""
@@ -63,9 +63,9 @@ class WorkRelations:
         return Atom(self.relation(kind, atom.predicate), atom.terms)
 
     def contains(self, kind: str, name: str, rows: Rows) -> Mask:
-        """Return which of the rows are among the facts of a kind."""
-        found: Mask = self.engine.storage.row_flags(self.relation(kind, name), rows.columns, rows.count) != 0
-        return found
+        """Return a mask of the rows that are facts of this kind."""
+        mask: Mask = self.engine.storage.row_flags(self.relation(kind, name), rows.columns, rows.count) != 0
+        return mask
 
     def enter(self, kind: str, name: str, rows: Rows) -> Rows:
         """Add rows to the facts of a kind, visible when the next round begins; return those that are new."""
@@ -110,17 +110,17 @@ class BoundQuery:
     """
 
     def __init__(
-        self, terms: Sequence[Term], body: Iterable[Literal], relations: WorkRelations, apart: str = ""
+        self, terms: Sequence[Term], body: Iterable[Literal], relations: WorkRelations, suffix: str = ""
     ) -> None:
         self._relations = relations
-        self._answers = relations.define(f"answers{apart}", f"= {len(terms)}", len(terms))
+        self._answers = relations.define(f"answers{suffix}", f"= {len(terms)}", len(terms))
         literals = tuple(body)
         ordered = order(literals, [term for term in terms if isinstance(term, Variable)]).body
-        given = literals[0]
-        assert isinstance(given, Atom)
+        driving = literals[0]
+        assert isinstance(driving, Atom)
         self.rule = Rule(Atom(self._answers, tuple(terms)), ordered)
-        self._prepared = PreparedRule(self.rule, (given.predicate,), relations.engine)
-        self._given = given.predicate
+        self._prepared = PreparedRule(self.rule, (driving.predicate,), relations.engine)
+        self._given = driving.predicate
 
     def rows(self, check: Callable[[], None]) -> Rows:
         """Return the rows, each once."""
@@ -139,7 +139,7 @@ class BoundQuery:
 
 
 class HasWorkRelations(Protocol):
-    """An object with work relations of its own, to be dropped with it."""
+    """An object with work relations that are dropped with it."""
 
     relations: WorkRelations
 
@@ -160,24 +160,24 @@ class LastValueCache(Generic[Cached]):
         if self._entry is not None:
             self._entry[1].relations.drop()
             self._entry = None
-        built = build()
-        self._entry = key, built
-        return built
+        value = build()
+        self._entry = key, value
+        return value
 
 
 def united(parts: Iterable[tuple[str, Rows]]) -> Facts:
-    """Return all facts, each once."""
-    found: dict[str, list[Rows]] = {}
+    """Return the union of facts, by relation."""
+    groups: dict[str, list[Rows]] = {}
     for name, rows in parts:
         if rows.count:
-            found.setdefault(name, []).append(rows)
-    return {name: distinct(some) for name, some in found.items()}
+            groups.setdefault(name, []).append(rows)
+    return {name: distinct(rows_of_name) for name, rows_of_name in groups.items()}
 
 
 # ---- rules that run together
 #
-# A transaction asks many small questions about equality: a call from Python for every rule and round would
-# cost far more than what the rules find. Plans are cached from one call to the next.
+# A transaction runs many small queries about equality: a call from Python for every rule and round would cost
+# far more than the queries. Plans are cached between calls.
 #
 # Invariant: a plan is cached as long as the relations that it reads are not much larger than they were when
 # it was built.
@@ -197,12 +197,12 @@ class BatchedRules:
         self._calls = 0
 
     def run(self) -> None:
-        """Derive from what was added to the driving relations, in one step."""
+        """Derive from facts added to the driving relations, in one step."""
         self._engine.rounds.advance_group(self._group)
         self._engine.plans.run_together(self._current_plans())
 
     def close(self, check: Check) -> None:
-        """Derive all that follows from what was added to the driving relations."""
+        """Derive from facts added to the driving relations, up to the fixpoint."""
         plans = self._current_plans()
         if not self._engine.plans.close_group(self._group, plans):
             while self._engine.rounds.advance_group(self._group):
@@ -211,7 +211,7 @@ class BatchedRules:
                     check()
 
     def _current_plans(self) -> tuple[Runnable, ...]:
-        """The plans, rebuilt if the cached ones may be wrong or slow."""
+        """The plans, rebuilt if the cached ones may be invalid or slow."""
         if not self._are_valid():
             self._plans = tuple(self._plan(rule, position) for rule, position in self._driving_atoms())
             self._engine.plans.pin((*self._read, *(rule.head.predicate for rule in self._rules)))
@@ -239,5 +239,5 @@ class BatchedRules:
         plan = delta_plan(
             rule, 0, self._driving, position, GrowingStatistics(self._engine.storage, self._driving)
         )
-        ready: Runnable = self._engine.plans.prepare_with_tombstones(plan)
-        return ready
+        runnable: Runnable = self._engine.plans.prepare_with_tombstones(plan)
+        return runnable

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from enum import Enum
 from functools import cached_property
 from unicodedata import combining, east_asian_width
+
+from tidelog.records import dataclass
 
 # What moves a cursor, begins an escape or turns the direction of text: C0 and C1 controls, separators
 # of lines, directional marks, tags, halves of surrogate pairs.
@@ -27,7 +29,7 @@ _NAMED = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 def visible(text: str) -> str:
-    """Return the text with all that would not be seen, or would act on a terminal, written as escapes.
+    """Return the text with escapes for characters that are invisible, or control a terminal.
 
     >>> print(visible("two\\nlines"))
     two\\nlines
@@ -41,18 +43,18 @@ def visible_lines(text: str) -> str:
     """Return the text as `visible` does, but with its lines and tabs as they are."""
     if text.isascii() and text.isprintable():
         return text
-    return _CONTROL.sub(lambda found: found[0] if found[0] in "\n\t" else _escape(found), text)
+    return _CONTROL.sub(lambda match: match[0] if match[0] in "\n\t" else _escape(match), text)
 
 
-def _escape(found: re.Match[str]) -> str:
-    point = ord(found[0])
+def _escape(match: re.Match[str]) -> str:
+    point = ord(match[0])
     if point > 0xFFFF:
         return f"\\U{point:08x}"
-    return _NAMED.get(found[0]) or (f"\\u{point:04x}" if point > 0xFF else f"\\x{point:02x}")
+    return _NAMED.get(match[0]) or (f"\\u{point:04x}" if point > 0xFF else f"\\x{point:02x}")
 
 
 def text_width(text: str) -> int:
-    """How many columns of a terminal the text takes."""
+    """Return how many columns of a terminal the text takes."""
     if text.isascii():
         return len(text)
     return sum(
@@ -61,17 +63,17 @@ def text_width(text: str) -> int:
 
 
 def shortened(text: str, width: int) -> str:
-    """The text, cut off so that it takes no more columns.
+    """Return the text, truncated to this width in columns.
 
     >>> shortened("thermometer", 6), shortened("hall", 6)
     ('therm…', 'hall')
     """
     if text_width(text) <= width:
         return text
-    kept = text[: max(width - 1, 0)]
-    while kept and text_width(kept) > width - 1:
-        kept = kept[:-1]
-    return f"{kept}…"
+    prefix = text[: max(width - 1, 0)]
+    while prefix and text_width(prefix) > width - 1:
+        prefix = prefix[:-1]
+    return f"{prefix}…"
 
 
 @dataclass(frozen=True)
@@ -237,7 +239,7 @@ class ProgramWarning(UserWarning):
     """In Python, a program does something that is hardly meant."""
 
 
-def suggest(word: str, known: Iterable[str]) -> str | None:
+def suggest(word: str, candidates: Iterable[str]) -> str | None:
     """A help line naming the known word nearest to `word`, or None if none is near.
 
     >>> suggest("ancestr", ["parent", "ancestor"])
@@ -245,7 +247,7 @@ def suggest(word: str, known: Iterable[str]) -> str | None:
     >>> suggest("ee", ["e", "path"])
     'did you mean `e`?'
     """
-    near = get_close_matches(word, list(known), n=1, cutoff=0.7 if len(word) > _SHORT else 0.6)
+    near = get_close_matches(word, list(candidates), n=1, cutoff=0.7 if len(word) > _SHORT else 0.6)
     return f"did you mean `{near[0]}`?" if near else None
 
 
@@ -297,7 +299,7 @@ def _excerpt(span: Span, location: str, mark: str, text: str) -> list[str]:
 
 
 def _shortened(line: str, place: int) -> tuple[str, int]:
-    """Return a line without what is far from a place in it, and where that place is then.
+    """Shorten a line around a position; return it, and the position in it.
 
     >>> text, place = _shortened("a" * 500 + "b" + "c" * 500, 500)
     >>> text[place], len(text), text[0], text[-1]
@@ -306,12 +308,12 @@ def _shortened(line: str, place: int) -> tuple[str, int]:
     if len(line) <= WIDEST:
         return line, place
     start = max(0, min(place - WIDEST // 4, len(line) - WIDEST))
-    shown = line[start : start + WIDEST]
+    excerpt = line[start : start + WIDEST]
     if start:
-        shown = "…" + shown[1:]
+        excerpt = "…" + excerpt[1:]
     if start + WIDEST < len(line):
-        shown = shown[:-1] + "…"
-    return shown, place - start
+        excerpt = excerpt[:-1] + "…"
+    return excerpt, place - start
 
 
 def _span_to_json(span: Span) -> dict[str, object]:

@@ -10,23 +10,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.ipc
 
-from tidelog.data.arrow import MARKS, MISSING, SEVERAL, ZERO, Array, chosen_fields, fields_of, mask_of
+from tidelog.data.arrow import MARKS, MISSING, SEVERAL, ZERO, Array, chosen_fields, fields_of, mask_of, pc
 from tidelog.data.columns import (
     NULL,
     Batch,
     Column,
-    column_of_texts,
     column_of_values,
     policy,
-    read_values,
+    read_texts,
     type_of,
     with_bounds,
 )
@@ -37,6 +35,7 @@ from tidelog.logic import conversions
 from tidelog.logic.import_options import Nulls
 from tidelog.logic.types import Type, column_of, types_of_column
 from tidelog.logic.values import ColumnType, Value, conform
+from tidelog.records import dataclass
 
 _INT32_OFFSETS = 2**31 - 1
 _ACCEPTED = {
@@ -342,28 +341,31 @@ def _column_of_size(numbers: Array, column_type: ColumnType) -> tuple[Column, di
 
 def column_with_faults(texts: Array, column_type: ColumnType) -> tuple[Column, dict[int, str]]:
     """The texts as a column of the type, and by their places the reasons why some are not of it."""
-    column = column_of_texts(texts, column_type)
-    if column is not None:
-        return column, {}
-    values, reasons = read_values(texts.to_pylist(), column_type)
-    return column_of_values(values), reasons
+    read = read_texts(texts, column_type)
+    return read.column, read.reasons
 
 
 def _column_of_terms(texts: Array, column_type: ColumnType) -> tuple[Column, dict[int, str]]:
     """The exact terms as a column of the type, and by their places the reasons why some are not of it."""
+    distinct = pc.unique(texts)
+    places = pc.index_in(texts, value_set=distinct)
     values: list[Value] = []
-    reasons: dict[int, str] = {}
-    for index, text in enumerate(texts.to_pylist()):
+    faults: dict[int, str] = {}
+    for index, text in enumerate(distinct.to_pylist()):
         try:
             value = conform(conversions.read_exact(text), column_type)
         except ValueError as fault:
-            reasons[index] = str(fault)
+            faults[index] = str(fault)
             continue
         if value is None:
-            reasons[index] = f"{text} is not of type {column_type.value}"
+            faults[index] = f"{text} is not of type {column_type.value}"
         else:
             values.append(value)
-    return column_of_values(values), reasons
+    if not faults:
+        column = column_of_values(values)
+        return replace(column, values=pc.take(column.values, places)), {}
+    bad = enumerate(places.to_pylist())
+    return Column(ColumnType.TERM, texts), {row: faults[place] for row, place in bad if place in faults}
 
 
 def _natural_column(array: Array) -> Column | None:

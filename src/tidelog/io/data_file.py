@@ -10,8 +10,9 @@ import re
 import stat
 import sys
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, Final, cast
 from urllib.parse import unquote
@@ -20,6 +21,7 @@ from tidelog.errors import DataError, Diagnostic, Span, codes, counted, suggest
 from tidelog.logic.import_options import Nulls, resource_path
 from tidelog.logic.program import OptionValue, Predicate, Transfer
 from tidelog.logic.values import ColumnType
+from tidelog.records import dataclass
 
 # ---- formats of files
 
@@ -138,6 +140,12 @@ class Header(Enum):
     DETECTED = "detected"  # a header if it holds the names of all the predicate's columns, else data
 
 
+@lru_cache(maxsize=8)
+def _shown(path: Path, folder: str) -> str:
+    relative = os.path.relpath(path, folder)
+    return str(path) if relative.startswith(os.pardir) else relative
+
+
 @dataclass(frozen=True)
 class InputFile:
     """A file to read, or standard input if there is no path.
@@ -164,8 +172,7 @@ class InputFile:
         """The name of the file in messages: relative to the working folder where it lies inside it."""
         if self.path is None:
             return "<stdin>"
-        relative = os.path.relpath(self.path)
-        return str(self.path) if relative.startswith(os.pardir) else relative
+        return _shown(self.path, os.getcwd())  # noqa: PTH109 - asked for each bad row
 
     @property
     def may_wait(self) -> bool:

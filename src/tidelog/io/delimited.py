@@ -6,34 +6,22 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import field, replace
 from functools import cached_property, lru_cache
 from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 
-from tidelog.data.arrow import text_array
-from tidelog.data.columns import (
-    ARROW_TYPES,
-    FALSE,
-    HOLD_EMPTY_TEXT,
-    TRUE,
-    Batch,
-    Column,
-    column_of_texts,
-    column_of_values,
-    finite,
-    policy,
-    read_values,
-)
-from tidelog.data.text_kernels import Survey, Text, survey, text_views
+from tidelog.data.arrow import taken, text_array
+from tidelog.data.columns import HOLD_EMPTY_TEXT, Batch, ReadColumn, policy, read_texts
+from tidelog.data.text_kernels import Survey, Text, fields_of_lines, survey
 from tidelog.errors import DataError, Diagnostic, codes, counted, suggest
 from tidelog.io.data_file import Header, InputFile
 from tidelog.io.rejects import BadRow, RejectedRows
 from tidelog.logic.import_options import Nulls
 from tidelog.logic.values import ColumnType
+from tidelog.records import dataclass
 
 # ---- text read in blocks of whole lines
 #
@@ -304,38 +292,127 @@ class Block:
         return count_lines(self.text) if self.survey.has_returns else self.survey.line_feeds
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A record of the right width, and the texts of its required fields."""
+@dataclass(frozen=True)
+class _Records:
+    """The records of a block that are of the right width: their required fields, and where they stand."""
 
-    record: DelimitedRecord
-    texts: tuple[str, ...]
+    texts: Sequence[Any]
+    rows: int
+    record: Callable[[int], DelimitedRecord] | None = None
+    faults: list[tuple[int, BadRow]] = field(default_factory=list)  # of other records, by their lines
 
 
 def read_block(block: Block, layout: DelimitedLayout, file: InputFile, faults: RejectedRows) -> Batch:
     """The rows of the block that can be read; the others are given to `faults`, in order."""
-    rows: list[_Row] = []
-    bad: list[tuple[int, BadRow]] = []
+    found = _plain_records(block, layout, file) or _any_records(block, layout, file)
+    return _batch(found, layout, file, faults) or Batch((), 0)
+
+
+def _plain_records(block: Block, layout: DelimitedLayout, file: InputFile) -> _Records | None:
+    """The records of a block without quotes, one on each line, found without copying them."""
+    if block.is_open or (file.quoting and block.survey.has_quotes):
+        return None
+    fields = fields_of_lines(block.data, block.survey, file.delimiter, len(layout.types), layout.wanted)
+    if fields is None:
+        return None
+    delimiter = file.delimiter.encode()
+
+    def record_of(line: int) -> DelimitedRecord:
+        raw = bytes(block.data[fields.starts[line] : fields.starts[line + 1]]).rstrip(b"\r\n")
+        return DelimitedRecord(block.line + line, raw, tuple(raw.split(delimiter)))
+
+    faults = []
+    for line in fields.wrong.tolist():
+        record = record_of(line)
+        fault = _fault(record, layout, file)
+        assert fault is not None
+        faults.append((record.line, _bad_row(record, fault)))
+    return _Records(fields.columns, fields.rows, lambda row: record_of(int(fields.kept[row])), faults)
+
+
+def _any_records(block: Block, layout: DelimitedLayout, file: InputFile) -> _Records:
+    """The records of a block, one by one."""
+    kept: list[DelimitedRecord] = []
+    faults = []
     for record in records(block.text, file.delimiter.encode(), file.quoting, block.line):
         fault = _fault(record, layout, file)
         if fault is None:
-            rows.append(_Row(record, tuple(record.fields[index].decode() for index in layout.wanted)))
+            kept.append(record)
         else:
-            bad.append((record.line, _bad_row(record, fault)))
-    columns, misread, left_out, lacking = _columns(rows, layout, file)
-    for name in lacking:
-        faults.nulls[file.shown, name, Nulls.REJECT.value] += 1
-    if misread:
-        bad += [
-            (rows[index].record.line, _bad_row(rows[index].record, fault, left_out.get(index)))
-            for index, fault in misread.items()
-        ]
-        rows = [row for index, row in enumerate(rows) if index not in misread]
-        columns, *_ = _columns(rows, layout, file)
-    _count_nulls(rows, layout, file, faults)
+            faults.append((record.line, _bad_row(record, fault)))
+    texts = [text_array([record.fields[index].decode() for record in kept]) for index in layout.wanted]
+    return _Records(texts, len(kept), kept.__getitem__, faults)
+
+
+def _batch(found: _Records, layout: DelimitedLayout, file: InputFile, faults: RejectedRows) -> Batch | None:
+    """The rows with a value in each column; the others and those of another width are given to `faults`.
+
+    None if there is such a row, and it is not known where it stands.
+    """
+    columns = [
+        read_texts(texts, column_type, policy(file.nulls, position) is Nulls.VALUE)
+        for position, (texts, column_type) in enumerate(zip(found.texts, layout.wanted_types, strict=True))
+    ]
+    places: dict[int, int] = {}  # by rows, the first column without a value
+    for position in reversed(range(len(columns))):
+        places |= dict.fromkeys(columns[position].reasons, position)
+    misread = sorted(places)
+    if misread and found.record is None:
+        return None
+    bad = found.faults + [
+        _misread(found.record(row), row, places[row], columns, layout, file, faults)
+        for row in misread
+        if found.record
+    ]
+    left = np.setdiff1d(np.arange(found.rows), misread, assume_unique=True) if misread else None
+    _count_nulls(columns, misread, layout, file, faults)
     for _, row in sorted(bad, key=lambda pair: pair[0]):
         faults.add(row)
-    return Batch(columns, len(rows))
+    if left is None:
+        return Batch(tuple(column.column for column in columns), found.rows)
+    kept = tuple(replace(each.column, values=taken(each.column.values, left)) for each in columns)
+    return Batch(kept, len(left))
+
+
+def _misread(
+    record: DelimitedRecord,
+    row: int,
+    position: int,
+    columns: Sequence[ReadColumn],
+    layout: DelimitedLayout,
+    file: InputFile,
+    faults: RejectedRows,
+) -> tuple[int, BadRow]:
+    """The line of a row, and why it has no value in a column, the first in which that is so."""
+    number = layout.wanted[position]
+    reason = columns[position].reasons[row]
+    if layout.names and layout.names[number]:
+        reason = f"{reason} (column `{layout.names[number]}`)"
+    help = _header_help(record, file) if record.line == layout.first else None
+    said = Diagnostic(codes.NOT_OF_TYPE, reason, place=file.place(record.line, number + 1), help=help)
+    missing = None
+    if any(row in column.empty for column in columns):
+        missing = _left_out(row, columns, file, faults)
+    return record.line, _bad_row(record, said, missing)
+
+
+def _left_out(row: int, columns: Sequence[ReadColumn], file: InputFile, faults: RejectedRows) -> str | None:
+    """The column for which a row is left out, if it is for a missing value alone; else it is rejected.
+
+    It is counted if the first value for which it is rejected is missing.
+    """
+    places = [position for position, column in enumerate(columns) if row in column.reasons]
+    dropped = [
+        position
+        for position in places
+        if row in columns[position].empty and policy(file.nulls, position) is Nulls.DROP_ROW
+    ]
+    if len(dropped) == len(places):
+        return _name(file, dropped[0])
+    first = next(position for position in places if position not in dropped)
+    if row in columns[first].empty:
+        faults.nulls[file.shown, _name(file, first), Nulls.REJECT.value] += 1
+    return None
 
 
 def _header_help(record: DelimitedRecord, file: InputFile) -> str | None:
@@ -350,12 +427,16 @@ def _bad_row(record: DelimitedRecord, fault: Diagnostic, missing: str | None = N
 
 
 def _count_nulls(
-    rows: Sequence[_Row], layout: DelimitedLayout, file: InputFile, faults: RejectedRows
+    columns: Sequence[ReadColumn],
+    misread: Sequence[int],
+    layout: DelimitedLayout,
+    file: InputFile,
+    faults: RejectedRows,
 ) -> None:
     """Count the missing values that are values."""
-    for position, column_type in enumerate(layout.wanted_types):
+    for position, (column, column_type) in enumerate(zip(columns, layout.wanted_types, strict=True)):
         if policy(file.nulls, position) is Nulls.VALUE and column_type not in HOLD_EMPTY_TEXT:
-            missing = sum(not row.texts[position].strip() for row in rows)
+            missing = len(column.empty.difference(misread))
             if missing:
                 faults.nulls[file.shown, _name(file, position), Nulls.VALUE.value] += missing
 
@@ -385,55 +466,17 @@ def _fault(record: DelimitedRecord, layout: DelimitedLayout, file: InputFile) ->
     return None
 
 
-def _columns(
-    rows: Sequence[_Row], layout: DelimitedLayout, file: InputFile
-) -> tuple[tuple[Column, ...], dict[int, Diagnostic], dict[int, str], list[str]]:
-    """The columns of the rows, or the rows with a text that is not of its column's type.
-
-    The third says of rows that are left out for a missing value, and for nothing else, in which column; the
-    last has the column of each row that is rejected for one.
-    """
-    columns: list[Column] = []
-    bad: dict[int, Diagnostic] = {}
-    left_out: dict[int, str] = {}
-    rejected: dict[int, str | None] = {}  # with the column, if a value is missing there
-    for position, column_type in enumerate(layout.wanted_types):
-        texts = [row.texts[position] for row in rows]
-        column = column_of_texts(text_array(texts), column_type)
-        if column is None:
-            number = layout.wanted[position]
-            what = policy(file.nulls, position)
-            values, faults = read_values(
-                texts, column_type, layout.names[number] if layout.names else None, what is Nulls.VALUE
-            )
-            for index, fault in faults.items():
-                is_missing = not texts[index].strip()
-                if what is Nulls.DROP_ROW and is_missing:
-                    left_out.setdefault(index, _name(file, position))
-                else:
-                    rejected.setdefault(index, _name(file, position) if is_missing else None)
-                record = rows[index].record
-                where = file.place(record.line, number + 1)
-                help = _header_help(record, file) if record.line == layout.first else None
-                bad.setdefault(index, Diagnostic(codes.NOT_OF_TYPE, fault, place=where, help=help))
-            column = column_of_values(values)
-        columns.append(column)
-    dropped = {index: name for index, name in left_out.items() if index not in rejected}
-    return tuple(columns), bad, dropped, [name for name in rejected.values() if name is not None]
-
-
 # ---- CSV, TSV and other delimited text
 #
-# A file is read in blocks of whole records. Arrow parses each block; only a block that it refuses is read
-# again on the slow path, which finds exactly the bad rows, and the values that Arrow cannot hold. Types are
-# never guessed: they are those of the columns, and every text is a value, the empty one too.
+# A file is read in blocks of whole records. Without quotes, fields are found by a kernel; else Arrow parses a
+# block, and only one that it refuses, or in which a row is bad, is divided, and the parts of it that are so
+# are read record by record. Types are never guessed: they are those of the columns, and every text is a
+# value, the empty one too.
 
 BLOCK = 1 << 20
 CAREFUL_BLOCK = 1 << 15
 LARGEST_BLOCK = 1 << 29
 _MARK = b"\xef\xbb\xbf"  # the byte order mark that some programs put before UTF-8
-_TEXTS = frozenset({ColumnType.ANY, ColumnType.STRING})  # every text is a value: nothing to check
-_DIRECT = frozenset({ColumnType.INTEGER, ColumnType.DOUBLE, ColumnType.BOOLEAN, ColumnType.DATE})
 
 
 def read_delimited(file: InputFile, faults: RejectedRows, threads: int) -> Iterator[Batch]:
@@ -473,8 +516,9 @@ def _read_blocks(
 def _read_block(
     block: Block, layout: DelimitedLayout, file: InputFile, faults: RejectedRows, threads: int
 ) -> Iterator[Batch]:
-    """The rows of a block. If Arrow refuses it, only the part that it refuses is read with care."""
-    batch = _parse(block, layout, file, threads)
+    """The rows of a block. If Arrow refuses it, only the part that it refuses is read record by record."""
+    found = _plain_records(block, layout, file) or _arrow_records(block, layout, file, threads)
+    batch = None if found is None else _batch(found, layout, file, faults)
     if batch is not None:
         yield batch
     elif len(block.data) <= CAREFUL_BLOCK:
@@ -482,7 +526,9 @@ def _read_block(
     else:
         largest = len(block.data) + 1  # all of it is here: a quote that is open in a part is so to its end
         for part in blocks_of(io.BytesIO(block.text), file, CAREFUL_BLOCK, block.line, largest):
-            yield _parse(part, layout, file, 1) or read_block(part, layout, file, faults)
+            found = _arrow_records(part, layout, file, 1)
+            batch = None if found is None else _batch(found, layout, file, faults)
+            yield batch or read_block(part, layout, file, faults)
 
 
 def blocks_of(
@@ -549,74 +595,30 @@ def _layout_by_name(file: InputFile, record: DelimitedRecord, header: tuple[str,
     return DelimitedLayout(tuple(types), tuple(wanted), header)
 
 
-def _parse(block: Block, layout: DelimitedLayout, file: InputFile, threads: int) -> Batch | None:
-    """The block as Arrow reads it, or None if it holds anything that Arrow refuses or may misread."""
+def _arrow_records(block: Block, layout: DelimitedLayout, file: InputFile, threads: int) -> _Records | None:
+    """The records of a block as Arrow divides it, without where they stand; None if it refuses one."""
     if block.is_open or not block.data:
         return None
+    import pyarrow.csv
+
     quoting = file.quoting and block.survey.has_quotes
-    if not quoting and all(column_type in _TEXTS for column_type in layout.wanted_types):
-        texts = text_views(block.data, block.survey, file.delimiter, len(layout.types), layout.wanted)
-        if texts is not None:
-            views = zip(layout.wanted_types, texts, strict=True)
-            return Batch(tuple(Column(*view) for view in views), len(texts[0]))
-    has_integers = ColumnType.INTEGER in layout.wanted_types
-    integers = pa.string() if has_integers and _may_be_hexadecimal(block.text) else pa.int64()
     names = [str(index) for index in range(len(layout.types))]
-    arrow_types = {
-        names[index]: integers if column_type is ColumnType.INTEGER else _parsed_type(column_type)
-        for index, column_type in zip(layout.wanted, layout.wanted_types, strict=True)
-    }
+    wanted = [names[index] for index in layout.wanted]
+    size = len(block.data) // threads + 1
     try:
         table = pyarrow.csv.read_csv(
             pa.BufferReader(block.data),
-            _read_options(block, names, threads),
-            _parse_options(file, quoting),
-            _convert_options(arrow_types),
+            pyarrow.csv.ReadOptions(use_threads=threads > 1, block_size=size, column_names=names),
+            pyarrow.csv.ParseOptions(
+                delimiter=file.delimiter, quote_char='"' if quoting else False, newlines_in_values=quoting
+            ),
+            pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(wanted, pa.string()),
+                include_columns=wanted,
+                null_values=[],
+                strings_can_be_null=False,
+            ),
         )
     except pa.ArrowInvalid:
         return None
-    columns = [_column(*pair) for pair in zip(table.columns, layout.wanted_types, strict=True)]
-    found = tuple(column for column in columns if column is not None)
-    return Batch(found, table.num_rows) if len(found) == len(columns) else None
-
-
-def _may_be_hexadecimal(text: bytes) -> bool:
-    """Whether `0x` may occur: Arrow would read 16 hexadecimal digits as a negative number."""
-    return (b"x" in text and b"0x" in text) or (b"X" in text and b"0X" in text)
-
-
-def _parsed_type(column_type: ColumnType) -> Any:
-    return ARROW_TYPES[column_type] if column_type in _DIRECT else pa.string()
-
-
-def _read_options(block: Block, names: list[str], threads: int) -> Any:
-    size = len(block.data) // threads + 1
-    return pyarrow.csv.ReadOptions(use_threads=threads > 1, block_size=size, column_names=names)
-
-
-def _parse_options(file: InputFile, quoting: bool) -> Any:
-    return pyarrow.csv.ParseOptions(
-        delimiter=file.delimiter, quote_char='"' if quoting else False, newlines_in_values=quoting
-    )
-
-
-def _convert_options(arrow_types: dict[str, Any]) -> Any:
-    return pyarrow.csv.ConvertOptions(
-        column_types=arrow_types,
-        include_columns=list(arrow_types),
-        null_values=[],
-        strings_can_be_null=False,
-        true_values=list(TRUE),
-        false_values=list(FALSE),
-    )
-
-
-def _column(values: Any, column_type: ColumnType) -> Column | None:
-    """The parsed values as a column, or None if some of them need care."""
-    array = values.chunk(0) if values.num_chunks == 1 else values
-    if column_type is ColumnType.DOUBLE:
-        doubles = finite(array)
-        return None if doubles is None else Column(column_type, doubles)
-    if array.type == pa.string():
-        return column_of_texts(array, column_type)
-    return Column(column_type, array)
+    return _Records([column.combine_chunks() for column in table.columns], table.num_rows)

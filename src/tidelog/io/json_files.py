@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -14,9 +13,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.json
 
-from tidelog.data.columns import ARROW_TYPES, Batch, Column, bound_texts, column_of_texts, finite
+from tidelog.data.arrow import Array, text_array
+from tidelog.data.columns import ARROW_TYPES, Batch, Column, bound_texts, finite, read_texts
 from tidelog.errors import DataError, Diagnostic, codes, counted
 from tidelog.io.data_file import InputFile
 from tidelog.io.delimited import count_lines
@@ -24,6 +23,7 @@ from tidelog.io.python_data import PythonRows, read_rows
 from tidelog.io.rejects import BadRow, RejectedRows
 from tidelog.logic.conversions import read_object
 from tidelog.logic.values import ColumnType, Value, number_of_text
+from tidelog.records import dataclass
 
 # ---- depth of nested text
 
@@ -81,11 +81,22 @@ class Elements:
 
 # ---- lines of JSON objects
 #
-# Arrow gets the type of every key, so it guesses nothing and refuses what is not of that type. Blocks that
-# it refuses, or in which a value is missing, are read by `json_files`.
+# Arrow gets the type of every key, so it guesses nothing and refuses what is not of that type. It makes
+# doubles of all numbers: where it matters how they are written, that is looked up in the text. Blocks that
+# Arrow refuses, or in which a value is missing, are read by `json_files`.
 
-_TYPE_OF_CLASS = {str: ColumnType.ANY, int: ColumnType.INTEGER, bool: ColumnType.BOOLEAN}
+_TYPE_OF_CLASS = {
+    str: ColumnType.ANY,
+    int: ColumnType.INTEGER,
+    bool: ColumnType.BOOLEAN,
+    Decimal: ColumnType.DECIMAL,
+    float: ColumnType.DOUBLE,
+}
 _NUMBERS = frozenset({ColumnType.INTEGER, ColumnType.DOUBLE, ColumnType.BOOLEAN})
+_SIMPLE_KEY = re.compile(r"\w+", re.ASCII)
+_ESCAPED_LETTER = re.compile(rb"\\u00[2-7]")  # by which keys could be written in other ways
+_DECIMAL, _WITH_POINT = rb"-?[0-9]+(?:\.[0-9]+)?", rb"-?[0-9]+\.[0-9]+"
+_WITH_EXPONENT = rb"-?[0-9]+(?:\.[0-9]+)?[eE][+-]?[0-9]+"
 
 
 def parse_objects(
@@ -98,15 +109,28 @@ def parse_objects(
     if not fields or not isinstance(first, dict):
         return None
     types = [_column_type(first.get(key), column_type) for key, column_type in fields.items()]
+    forms = {
+        key: form
+        for (key, declared), column_type in zip(fields.items(), types, strict=True)
+        if (form := _form(column_type, declared, first.get(key))) is not None
+    }
     arrow_types = [
-        None if kind is None else ARROW_TYPES[kind] if kind in _NUMBERS else pa.string() for kind in types
+        None if kind is None else pa.float64() if key in forms else _arrow_type(kind)
+        for key, kind in zip(fields, types, strict=True)
     ]
     if None in arrow_types:
         return None
     table = _table(text, pa.schema(list(zip(fields, arrow_types, strict=True))), threads)
     if table is None:
         return None
-    columns = [_column(*pair) for pair in zip(table.columns, types, strict=True)]
+    columns = []
+    for key, values, column_type in zip(fields, table.columns, types, strict=True):
+        if key in forms:
+            written = _written(text, key, forms[key], table.num_rows)
+            if written is None:
+                return None
+            values = values if column_type is ColumnType.DOUBLE else written
+        columns.append(_column(values, column_type))
     found = tuple(column for column in columns if column is not None)
     return Batch(found, table.num_rows) if len(found) == len(columns) else None
 
@@ -115,8 +139,32 @@ def _column_type(value: object, declared: ColumnType) -> ColumnType | None:
     return _TYPE_OF_CLASS.get(type(value)) if declared is ColumnType.ANY else declared
 
 
+def _arrow_type(column_type: ColumnType) -> Any:
+    return ARROW_TYPES[column_type] if column_type in _NUMBERS else pa.string()
+
+
+def _form(column_type: ColumnType | None, declared: ColumnType, first: object) -> bytes | None:
+    """How the numbers of a column are written, if only that makes them values of its type."""
+    if column_type is ColumnType.DOUBLE and declared is ColumnType.ANY:
+        return _WITH_EXPONENT
+    if column_type is None or column_type.base is not ColumnType.DECIMAL or isinstance(first, str):
+        return None
+    return _WITH_POINT if declared is ColumnType.ANY else _DECIMAL
+
+
+def _written(text: bytes, key: str, form: bytes, rows: int) -> Array | None:
+    """The texts of the numbers behind a key, or None if they are not all plainly of this form."""
+    if not _SIMPLE_KEY.fullmatch(key) or _ESCAPED_LETTER.search(text) or text.count(b"{") != rows:
+        return None
+    name = b'"%s"' % key.encode()
+    found = re.findall(rb"%s(?<!\\%s)[ \t\r]*:[ \t\r]*(%s)[ \t\r]*[,}]" % (name, name, form), text)
+    return text_array(b" ".join(found).decode().split(" ")) if len(found) == rows else None
+
+
 def _table(text: bytes, schema: Any, threads: int) -> Any | None:
     """The objects as a table, one for each line, or None."""
+    import pyarrow.json
+
     options = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     reading = pyarrow.json.ReadOptions(use_threads=threads > 1, block_size=len(text) // threads + 1)
     try:
@@ -137,7 +185,10 @@ def _column(values: Any, column_type: ColumnType | None) -> Column | None:
     if column_type is ColumnType.DOUBLE:
         doubles = finite(values)
         return None if doubles is None else Column(column_type, doubles)
-    return Column(column_type, values) if column_type in _NUMBERS else column_of_texts(values, column_type)
+    if column_type in _NUMBERS:
+        return Column(column_type, values)
+    read = read_texts(values, column_type)
+    return None if read.reasons else read.column
 
 
 # ---- JSON

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tidelog.data.arrow import ZERO, number_array, text_array
-from tidelog.data.columns import ARROW_TYPES, NULL, Batch, Column, column_of_texts, column_of_values, policy
+from tidelog.data.arrow import ZERO, number_array, pc, text_array
+from tidelog.data.columns import ARROW_TYPES, NULL, Batch, Column, column_of_values, policy, read_texts
 from tidelog.errors import DataError, Diagnostic, codes, counted
 from tidelog.io.arrow_files import read_arrow_data, wanted_columns
 from tidelog.io.rejects import BadRow, RejectedRows
@@ -21,6 +20,7 @@ from tidelog.logic.conversions import from_python as value_of
 from tidelog.logic.conversions import shown
 from tidelog.logic.import_options import Nulls
 from tidelog.logic.values import ColumnType, Value
+from tidelog.records import dataclass
 
 SHOWN = "<data>"
 _ROWS = 1 << 16
@@ -242,7 +242,8 @@ def _uniform_column(kind: type, objects: Sequence[Any], column_type: ColumnType)
         texts = text_array(objects)
         if column_type is ColumnType.ANY:
             return Column(ColumnType.ANY, texts, parse_numbers=False)
-        return column_of_texts(texts, column_type)
+        read = read_texts(texts, column_type)
+        return None if read.reasons else read.column
     natural = _TYPE_OF_CLASS.get(kind)
     if natural is None or column_type not in (ColumnType.ANY, ColumnType.TERM, natural):
         return None

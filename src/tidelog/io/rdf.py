@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import IO, Any, NoReturn
@@ -13,17 +12,17 @@ from xml.parsers import expat
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tidelog.data.arrow import Array, mask_of, numbers_of, places, text_array, text_scalar
-from tidelog.data.columns import IRI, NODE, OBJECT, Batch, Column, all_match, column_of_values
-from tidelog.data.text_kernels import survey, term_views
+from tidelog.data.arrow import Array, all_match, mask_of, numbers_of, pc, places, text_array, text_scalar
+from tidelog.data.columns import Batch, Column, column_of_values
+from tidelog.data.text_kernels import IRI, NODE, OBJECT, survey, term_views
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.io.data_file import InputFile
 from tidelog.io.json_files import JSON_STRINGS, Elements, first_too_deep
 from tidelog.io.rejects import BadRow, OnError, RejectedRows
 from tidelog.logic import conversions as terms
 from tidelog.logic.values import ColumnType, Value, conform
+from tidelog.records import dataclass
 
 # ---- N-Triples and N-Quads
 #

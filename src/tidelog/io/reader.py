@@ -10,15 +10,14 @@ from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from tidelog.data.arrow import pc
 from tidelog.data.columns import Batch
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.io.arrow_files import read_arrow, read_parquet
 from tidelog.io.data_file import DELIMITED, EXTENSIONS, InputFile, import_file
 from tidelog.io.delimited import read_delimited
 from tidelog.io.json_files import read_json, read_json_lines
-from tidelog.io.rdf import read_rdf
 from tidelog.io.rejects import RejectedRows
 from tidelog.logic.program import Predicate, Transfer
 from tidelog.logic.values import ColumnType
@@ -110,6 +109,13 @@ def _wrong(file: InputFile, kind: str | None, expected: str) -> DataError:
 
 Reader = Callable[[InputFile, RejectedRows, int], Iterator[Batch]]
 
+
+def _read_rdf(file: InputFile, faults: RejectedRows, threads: int) -> Iterator[Batch]:
+    from tidelog.io.rdf import read_rdf
+
+    return read_rdf(file, faults, threads)
+
+
 READERS: dict[str, Reader] = {
     "csv": read_delimited,
     "tsv": read_delimited,
@@ -118,12 +124,12 @@ READERS: dict[str, Reader] = {
     "jsonl": read_json_lines,
     "parquet": read_parquet,
     "arrow": read_arrow,
-    "ntriples": read_rdf,
-    "turtle": read_rdf,
-    "nquads": read_rdf,
-    "trig": read_rdf,
-    "rdfxml": read_rdf,
-    "jsonld": read_rdf,
+    "ntriples": _read_rdf,
+    "turtle": _read_rdf,
+    "nquads": _read_rdf,
+    "trig": _read_rdf,
+    "rdfxml": _read_rdf,
+    "jsonld": _read_rdf,
 }
 
 

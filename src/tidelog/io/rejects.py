@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from pathlib import Path
 from typing import TextIO
 
 from tidelog.errors import DataError, Diagnostic, codes, counted
 from tidelog.logic.import_options import Nulls
+from tidelog.records import dataclass
 
 MOST_REPORTED = 20
 MOST_COUNTED = 10_000  # bad rows after which reading stops: the rest is hardly better

@@ -19,16 +19,18 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import IO, Any, Final, cast
 from urllib.parse import unquote, urlparse
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from tidelog.data.arrow import array_of, pc
 from tidelog.data.columns import NULL, Batch, Column
 from tidelog.data.decode import exact_array
+from tidelog.data.dictionary import Dictionary
 from tidelog.data.typed_columns import PRECISION, SCALE
 from tidelog.durable import replacing_text
 from tidelog.errors import Diagnostic, codes
@@ -39,6 +41,7 @@ from tidelog.io.reader import read
 from tidelog.io.rejects import BadRow, OnError, RejectedRows
 from tidelog.logic import conversions
 from tidelog.logic.values import ColumnType, Kind, Value, exact_number, fits_size
+from tidelog.records import dataclass
 
 # Columns that rows have besides their values.
 FILE: Final = "_file"  # the address of the file, as Spark writes it
@@ -170,16 +173,18 @@ class ParsedColumns:
         is_text = column.type is of and of in (ColumnType.STRING, ColumnType.IRI)
         if is_text or (column.type is of.base and values.type == wanted):
             return values.cast(wanted), {}
-        found, misfits = [], {}
-        for position, text in enumerate(exact_array(column).to_pylist()):
-            value = conversions.read_exact(text)
-            found.append(None if value == NULL else arrow_value(value, of))
-            if found[-1] is None and value != NULL:
-                misfits[position] = value
+        # Each distinct value is asked for once.
+        dictionary = Dictionary()
+        ids, places = np.unique(dictionary.encode_column(column), return_inverse=True)
+        distinct = dictionary.decode_all(ids.tolist())
+        found = [None if value == NULL else arrow_value(value, of) for value in distinct]
+        bad = [one is None and value != NULL for one, value in zip(found, distinct, strict=True)]
+        misfits = {at: distinct[places[at]] for at in np.flatnonzero(np.array(bad, bool)[places]).tolist()}
         if pa.types.is_temporal(wanted):
-            whole = pa.array(found, pa.int32() if pa.types.is_date(wanted) else pa.int64())
-            return whole.cast(wanted), misfits
-        return pa.array(found, wanted), misfits
+            array = pa.array(found, pa.int32() if pa.types.is_date(wanted) else pa.int64()).cast(wanted)
+        else:
+            array = pa.array(found, wanted)
+        return array.take(array_of(places.astype(np.int64))), misfits
 
 
 def _slice(array: Any, start: int, count: int) -> Any:

@@ -9,9 +9,8 @@ from itertools import islice, pairwise
 from typing import IO, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tidelog.data.arrow import Array, join_texts
+from tidelog.data.arrow import Array, join_texts, pc
 from tidelog.errors import Diagnostic, ProgramError, SourceText, Span, codes, suggest
 from tidelog.io.delimited import ChangedLines
 from tidelog.io.rdf import load_pyoxigraph

@@ -7,11 +7,12 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from tidelog.errors import DataError, Diagnostic, SourceText, Span, codes, suggest
+from tidelog.records import dataclass
 
 # ---- positions of keys and values in a TOML text
 #

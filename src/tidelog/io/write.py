@@ -6,23 +6,22 @@ import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.ipc
 
 from tidelog.data import decode
-from tidelog.data.arrow import Array, flags_of, join_texts, mask_of, text_array, text_scalar
-from tidelog.data.columns import BLANK, NAME, USUAL, USUAL_PREDICATE, is_json, marked
+from tidelog.data.arrow import Array, flags_of, join_texts, mask_of, pc, text_array, text_scalar
 from tidelog.data.columns import JSON as JSON_TEXT
+from tidelog.data.columns import is_json, marked
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.relation import Relation
 from tidelog.data.rows import Ids
+from tidelog.data.text_kernels import BLANK, NAME, USUAL, USUAL_PREDICATE
 from tidelog.data.typed_columns import check, to_readable, to_typed, with_mixed
 from tidelog.durable import compressing, replacing_text
 from tidelog.errors import DataError, Diagnostic, codes
@@ -36,11 +35,11 @@ from tidelog.io.data_file import (
     is_compressed,
     transfer_path,
 )
-from tidelog.io.rdf import DEFAULT_GRAPH, PYOXIGRAPH_FORMATS, load_pyoxigraph, unreadable
 from tidelog.logic.program import Predicate, Transfer
 from tidelog.logic.type_inference import Schema
 from tidelog.logic.types import Contents, Type, types_of_column
 from tidelog.logic.values import ColumnType
+from tidelog.records import dataclass
 
 # ---- CSV, TSV and JSON, column by column
 
@@ -225,6 +224,8 @@ def _checked(columns: list[Array], name: str) -> list[Array]:
 
 def _check_form(column: Array, place: int, name: str) -> None:
     """Raise `DataError` for a term that would not be read again as what it is."""
+    from tidelog.io.rdf import PYOXIGRAPH_FORMATS, unreadable
+
     nodes = pc.unique(column.filter(pc.starts_with(column, "_:")))
     refused = nodes.filter(pc.invert(pc.match_substring_regex(nodes, f"^{BLANK}$")))
     term: str | None = refused[0].as_py() if len(refused) else None
@@ -247,6 +248,8 @@ def _usual(place: int, name: str) -> str:
 
 def _lines(columns: list[Array]) -> Array:
     """The statements as N-Triples, or N-Quads where a graph is given."""
+    from tidelog.io.rdf import DEFAULT_GRAPH
+
     statements = join_texts(*columns[:3], separator=" ")
     if len(columns) == 4:
         in_default = pc.equal(columns[3], text_scalar(DEFAULT_GRAPH))
@@ -284,6 +287,8 @@ def _grouped(columns: list[Array], last: str | None) -> tuple[Array, str | None]
 
 
 def _graph_lines(columns: list[Array]) -> Array:
+    from tidelog.io.rdf import DEFAULT_GRAPH
+
     statements = join_texts(*columns[:3], separator=" ")
     in_graph = join_texts(columns[3], " { ", statements, " . }\n")
     in_default = join_texts(statements, " .\n")
@@ -292,6 +297,8 @@ def _graph_lines(columns: list[Array]) -> Array:
 
 def _write_through_pyoxigraph(stream: IO[bytes], name: str, batches: Iterator[list[Array]]) -> None:
     """The statements as RDF/XML or JSON-LD, all of them at once."""
+    from tidelog.io.rdf import PYOXIGRAPH_FORMATS, load_pyoxigraph
+
     pyoxigraph = load_pyoxigraph(f"writing {name}")
     lines = io.BytesIO()
     for columns in batches:

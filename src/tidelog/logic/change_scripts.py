@@ -1,11 +1,11 @@
-"""Change scripts: from signed facts and rules to what one transaction deletes and adds; when two rules are
-the same.
+"""Change scripts: from signed facts and rules to the deletions and insertions of one transaction; comparison
+of rules by meaning.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,14 @@ from tidelog.logic.program import Fact, MetricRule, Program, Rule, Variable
 from tidelog.logic.resolve import Resolver
 from tidelog.logic.scopes import Report, Scope, ScopedStatement
 from tidelog.logic.signatures import Signatures
+from tidelog.records import dataclass
 from tidelog.syntax import ast
 
 # ---- rules compared by meaning
 
 
 class Rules:
-    """Rules that can be looked for by what they mean. Mutable: it grows."""
+    """An index of rules by meaning. Mutable: rules are added."""
 
     def __init__(self, rules: Sequence[Rule] = ()) -> None:
         self._rules: dict[object, list[Rule]] = {}
@@ -35,8 +36,8 @@ class Rules:
         """Add a rule to those that `find` searches."""
         self._rules.setdefault(_outline(rule), []).append(rule)
 
-    def find(self, wanted: Rule) -> tuple[Rule, ...]:
-        """All rules that mean the same as the given one: names, spelling and order do not matter.
+    def find(self, rule: Rule) -> tuple[Rule, ...]:
+        """All rules that mean the same as `rule`: names, spelling and order do not matter.
 
         >>> from tidelog import parse
         >>> rules = parse("p(?x) :- q(?x, ?y), ~r(?y) . q(1, 2) . r(3) .").rules
@@ -44,14 +45,15 @@ class Rules:
         >>> Rules(rules).find(other[0]) == rules
         True
         """
-        return tuple(rule for rule in self._rules.get(_outline(wanted), ()) if is_same(rule, wanted))
+        candidates = self._rules.get(_outline(rule), ())
+        return tuple(candidate for candidate in candidates if is_same(candidate, rule))
 
 
 def is_same(rule: Rule, other: Rule) -> bool:
     """Whether two rules differ in the names of variables and the order of literals only."""
     fixed = (rule.head, rule.group, rule.aggregations, rule.after, _moves(rule))
-    wanted = (other.head, other.group, other.aggregations, other.after, _moves(other))
-    names = _matched(fixed, wanted, {})
+    other_fixed = (other.head, other.group, other.aggregations, other.after, _moves(other))
+    names = _matched(fixed, other_fixed, {})
     return names is not None and _bodies_match(rule.body, list(other.body), names)
 
 
@@ -77,29 +79,29 @@ def _bodies_match(body: Sequence[object], others: list[Any], names: Names) -> bo
 
 
 def _matched(item: object, other: object, names: Names) -> Names | None:
-    """The renaming extended so that it makes the item the other, or None if that cannot be."""
+    """Extend the renaming so that it maps `item` to `other`; return None if that is impossible."""
     if isinstance(item, Variable) and isinstance(other, Variable):
-        known = names.get(item.name)
-        if known is None and other.name not in names.values():
+        renamed = names.get(item.name)
+        if renamed is None and other.name not in names.values():
             return {**names, item.name: other.name}
-        return names if known == other.name else None
+        return names if renamed == other.name else None
     if type(item) is not type(other):
         return None
-    parts, others = _parts(item), _parts(other)
-    if parts is None or others is None:
+    components, other_components = _components(item), _components(other)
+    if components is None or other_components is None:
         return names if item == other else None
-    if len(parts) != len(others):
+    if len(components) != len(other_components):
         return None
-    for part, counterpart in zip(parts, others, strict=True):
-        extended = _matched(part, counterpart, names)
+    for component, other_component in zip(components, other_components, strict=True):
+        extended = _matched(component, other_component, names)
         if extended is None:
             return None
         names = extended
     return names
 
 
-def _parts(item: object) -> tuple[object, ...] | None:
-    """What a literal, term or tuple consists of; None if it is a whole."""
+def _components(item: object) -> tuple[object, ...] | None:
+    """The components of a literal, term or tuple; None if it is atomic."""
     if isinstance(item, tuple):
         return item
     if is_dataclass(item) and type(item).__module__ == Variable.__module__:
@@ -109,7 +111,7 @@ def _parts(item: object) -> tuple[object, ...] | None:
 
 @lru_cache(maxsize=4096)
 def _outline(rule: Rule) -> object:
-    """What remains of a rule when all variables are called alike: equal for rules that mean the same."""
+    """A key of a rule that does not depend on variable names: equal for rules that mean the same."""
     blind = replace(rule, name=None, span=None)
     return repr((_blind(blind.head), sorted(map(_blind, blind.body)), _blind(blind.aggregations)))
 
@@ -119,20 +121,20 @@ def _blind(item: object) -> str:
 
 
 def _words(item: object) -> Iterator[str]:
-    parts = _parts(item)
+    components = _components(item)
     if isinstance(item, Variable):
         yield "?"
-    elif parts is None:
+    elif components is None:
         yield repr(item)
     else:
         yield type(item).__name__
-        yield from map(_blind, parts)
+        yield from map(_blind, components)
 
 
 # ---- change scripts
 #
-# All errors of a transaction are raised together, as those of a program are. Rules to delete are
-# found by what they mean; facts are looked up by the caller.
+# All errors of a transaction are raised together, like those of a program. Rules to delete are
+# found by meaning; the caller looks up facts.
 
 SHOWN = 3  # similar rules that are shown for one that is missing
 
@@ -151,31 +153,31 @@ class RuleChanges:
     """Rules to delete and to add, as they are written, and the rules before."""
 
     before: tuple[Rule, ...]
-    wanted: tuple[Rule, ...] = ()
-    written: tuple[Rule, ...] = ()
+    deleted: tuple[Rule, ...] = ()
+    inserted: tuple[Rule, ...] = ()
 
     def outcome(self) -> RuleOutcome:
-        """Return what the changes do: rules are deleted, then missing ones added; a rule in both stays."""
-        known = Rules(self.before)
+        """Apply the changes: delete rules, then add missing ones; a rule that is in both stays."""
+        index = Rules(self.before)
         deleted: dict[int, Rule] = {}
-        missing = []
-        for wanted in self.wanted:
-            found = known.find(wanted)
-            deleted.update((id(rule), rule) for rule in found)
-            if not found:
-                missing.append(_not_there(wanted, self.before))
+        errors = []
+        for rule in self.deleted:
+            matches = index.find(rule)
+            deleted.update((id(match), match) for match in matches)
+            if not matches:
+                errors.append(_missing_rule(rule, self.before))
         added: list[Rule] = []
-        for written in self.written:
-            found = known.find(written)
-            for rule in found:
-                deleted.pop(id(rule), None)
-            if not found:
-                known.add(written)
-                added.append(written)
+        for rule in self.inserted:
+            matches = index.find(rule)
+            for match in matches:
+                deleted.pop(id(match), None)
+            if not matches:
+                index.add(rule)
+                added.append(rule)
         rules = self.before
         if deleted or added:
             rules = (*(rule for rule in rules if id(rule) not in deleted), *added)
-        return RuleOutcome(rules, tuple(deleted.values()), tuple(added), tuple(missing))
+        return RuleOutcome(rules, tuple(deleted.values()), tuple(added), tuple(errors))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +219,7 @@ def transactions(document: ast.DocumentNode) -> Iterator[ast.DocumentNode]:
 
 
 def is_program(document: ast.DocumentNode) -> bool:
-    """Whether several statements stand here, and not one of them is signed."""
+    """Whether the document has several statements, and none of them is signed."""
     clauses = [statement for statement in document.statements if isinstance(statement, ast.ClauseNode)]
     return len(clauses) > 1 and not any(clause.sign for clause in clauses)
 
@@ -230,11 +232,11 @@ def resolve_changes(
     unsigned: str | None = None,
     folder: Path | None = None,
 ) -> RequestedChanges:
-    """The changes that a script requests of a program, which has no facts of its own.
+    """The changes that a script requests of a program, which contains no facts.
 
     `earlier` are the rules that the transaction has changed so far. A clause without a sign has the sign
-    `unsigned`. Without that it is an error, as are directives that say more than how to read what stands
-    here.
+    `unsigned`. Without that it is an error, as are directives other than those about how to read
+    the script.
     """
     resolver = _Resolver(program, earlier, unsigned)
     after = replace(resolver.resolve(document, folder), facts=(), rules=resolver.outcome.rules)
@@ -249,7 +251,7 @@ def resolve_changes(
 
 
 class _Resolver(Resolver):
-    """Resolves the statements of one transaction. Mutable: it gathers what they say."""
+    """Resolves the statements of one transaction. Mutable: it collects their changes."""
 
     def __init__(self, program: Program, earlier: RuleChanges, unsigned: str | None) -> None:
         super().__init__(program, {}, {})
@@ -261,9 +263,9 @@ class _Resolver(Resolver):
         self.is_plain = True  # only facts of known predicates, so that the program stays as it is
         self._count = len(self.signatures.predicates)
         self._timed = len(self.given_times)
-        # A deletion declares nothing about predicates, so there are no warnings of it.
+        # Deletions do not declare predicates: warnings about them are ignored.
         self._ignored = Report()
-        self._known = Signatures(self._ignored, program.predicates)
+        self._deletion_signatures = Signatures(self._ignored, program.predicates)
 
     def resolve(self, document: ast.DocumentNode, folder: Path | None) -> Program:
         """The program after the changes, or all that is wrong with them; of a program, that it is one."""
@@ -279,7 +281,7 @@ class _Resolver(Resolver):
         return super().resolve(document, folder)
 
     def statement(self, placed: ScopedStatement) -> None:
-        """Take what a statement says."""
+        """Process one statement."""
         statement = placed.statement
         is_fact = isinstance(statement, ast.ClauseNode) and not statement.body
         self.is_plain = self.is_plain and (is_fact or isinstance(statement, ast.AdvanceDirectiveNode))
@@ -291,7 +293,7 @@ class _Resolver(Resolver):
         super().statement(placed)
 
     def commit(self, directive: ast.CommitDirectiveNode) -> None:
-        """Report a commit: here stands one transaction."""
+        """Report a commit: the script is a single transaction."""
         message = "a single transaction is expected here, and this ends it early"
         self.report.error(
             codes.COMMIT_INSIDE, message, directive.span, "use `stream` for several transactions"
@@ -302,7 +304,7 @@ class _Resolver(Resolver):
         self.advance_to = IntervalReader(self.report, self.parameters).at(directive.to)
 
     def clause(self, clause: ast.ClauseNode, scope: Scope) -> None:
-        """Take the facts or rules of a clause."""
+        """Add the facts or rules of a clause to the changes."""
         sign = clause.sign or self.unsigned
         if sign is None:
             what = "rule" if clause.body else "fact"
@@ -310,20 +312,20 @@ class _Resolver(Resolver):
             help = "write `+` before it to insert it, `-` to delete it"
             self.report.error(codes.UNSIGNED, message, clause.span, help)
         elif sign == "+" and clause.body:
-            written = clauses.rules(clause, self.surroundings(scope))
-            self.changes = replace(self.changes, written=self.changes.written + written)
+            rules = clauses.rules(clause, self.context(scope))
+            self.changes = replace(self.changes, inserted=self.changes.inserted + rules)
         elif sign == "+":
-            self.take_facts(clauses.facts(clause, self.surroundings(scope)))
+            self.take_facts(clauses.facts(clause, self.context(scope)))
         else:
-            around = clauses.Surroundings(scope, self.parameters, self._ignored, self._known)
+            context = clauses.ClauseContext(scope, self.parameters, self._ignored, self._deletion_signatures)
             if clause.body:
-                wanted = clauses.rules(clause, around)
-                self.changes = replace(self.changes, wanted=self.changes.wanted + wanted)
+                rules = clauses.rules(clause, context)
+                self.changes = replace(self.changes, deleted=self.changes.deleted + rules)
             else:
-                self.facts_removed.extend(clauses.facts(clause, around))
+                self.facts_removed.extend(clauses.facts(clause, context))
 
     def check_whole(self) -> None:
-        """Report what only the whole program shows, if it changes."""
+        """Report errors that only the whole program shows, if it changes."""
         self.report.add(*self._ignored.errors)
         self.is_plain = self.is_plain and len(self.signatures.predicates) == self._count
         self.is_plain = self.is_plain and len(self.given_times) == self._timed
@@ -334,13 +336,13 @@ class _Resolver(Resolver):
         super().check_whole()
 
 
-def _not_there(wanted: Rule, rules: Sequence[Rule]) -> Diagnostic:
+def _missing_rule(rule: Rule, rules: Sequence[Rule]) -> Diagnostic:
     """The error that a rule cannot be deleted because it is missing."""
-    head = wanted.head.predicate
-    near = [rule.span for rule in rules if rule.head.predicate == head and rule.span is not None]
-    if near:
+    head = rule.head.predicate
+    spans = [each.span for each in rules if each.head.predicate == head and each.span is not None]
+    if spans:
         help: str | None = "rules are matched by meaning: variable names and order do not matter"
     else:
-        help = suggest(head, {rule.head.predicate for rule in rules}) or f"no rule derives `{head}`"
-    labels = tuple(Label(span, "this rule exists") for span in near[:SHOWN])
-    return Diagnostic(codes.NO_SUCH_RULE, "the rule to delete does not exist", wanted.span, help, labels)
+        help = suggest(head, {each.head.predicate for each in rules}) or f"no rule derives `{head}`"
+    labels = tuple(Label(span, "this rule exists") for span in spans[:SHOWN])
+    return Diagnostic(codes.NO_SUCH_RULE, "the rule to delete does not exist", rule.span, help, labels)

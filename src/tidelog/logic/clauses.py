@@ -5,7 +5,7 @@ as in Prolog.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
@@ -45,26 +45,31 @@ from tidelog.logic.scopes import Report, Scope, written
 from tidelog.logic.signatures import Columns, Signatures, Use
 from tidelog.logic.strata import Ordered, local_variables, order
 from tidelog.logic.values import FALSE, TRUE, Value
+from tidelog.records import dataclass
 from tidelog.syntax import ast
 
 # ---- variables as Prolog writes them
 
 
 def warn_of_foreign_variables(clause: ast.ClauseNode, report: Report) -> None:
-    """Warn of a rule without variables that uses names such as `X` or `_x` as Prolog uses variables.
+    """Warn of a rule without variables that uses names such as `X` or `_x` like variables in Prolog.
 
-    They are so used if they stand in the head and in the body, or in two conditions.
+    That is the case if a name occurs in the head and in the body, or in two conditions.
     """
     if any(isinstance(node, ast.VariableNode) for node in nodes(clause)):
         return
-    parts = [_foreign_names(clause.heads), *map(_foreign_names, clause.body)]
-    shared = [name for name in dict.fromkeys(name for part in parts for name in part) if _shared(name, parts)]
+    names_by_part = [_foreign_names(clause.heads), *map(_foreign_names, clause.body)]
+    shared = [
+        name
+        for name in dict.fromkeys(name for names in names_by_part for name in names)
+        if _shared(name, names_by_part)
+    ]
     if not shared:
         return
-    first = next(part[shared[0]] for part in parts if shared[0] in part)
-    said = ", ".join(f"`{name}`" for name in shared)
+    first = next(names[shared[0]] for names in names_by_part if shared[0] in names)
+    listed = ", ".join(f"`{name}`" for name in shared)
     verb = "is a constant" if len(shared) == 1 else "are constants"
-    message = f"{said} {verb} in this rule: it has no variables"
+    message = f"{listed} {verb} in this rule: it has no variables"
     name = shared[0]
     help = f"a variable is written `?{name.lstrip('_') or name}`; write `<{name}>` if the constant is meant"
     report.warn(codes.FOREIGN_VARIABLES, message, first.span, help)
@@ -75,12 +80,12 @@ def _shared(name: str, parts: list[dict[str, ast.NameNode]]) -> bool:
 
 
 def _foreign_names(tree: object) -> dict[str, ast.NameNode]:
-    """The constants that begin with a capital letter or an underscore, each where it stands first."""
-    found: dict[str, ast.NameNode] = {}
+    """The constants that begin with a capital letter or an underscore, each with its first occurrence."""
+    names: dict[str, ast.NameNode] = {}
     for node in nodes(tree):
         if isinstance(node, ast.NameNode) and (node.text[0].isupper() or node.text[0] == "_"):
-            found.setdefault(node.text, node)
-    return found
+            names.setdefault(node.text, node)
+    return names
 
 
 def nodes(tree: object) -> Iterator[ast.SyntaxNode]:
@@ -93,24 +98,24 @@ def nodes(tree: object) -> Iterator[ast.SyntaxNode]:
     elif isinstance(tree, ast.SyntaxNode):
         yield tree
         kind: Any = type(tree)
-        for part in _parts(kind):
-            yield from nodes(getattr(tree, part))
+        for attribute in _node_attributes(kind):
+            yield from nodes(getattr(tree, attribute))
 
 
 @cache
-def _parts(kind: Any) -> tuple[str, ...]:
+def _node_attributes(kind: Any) -> tuple[str, ...]:
     """The attributes of a kind of node in which there may be nodes."""
-    return tuple(part.name for part in fields(kind) if part.name not in ("span", "attributes"))
+    return tuple(attribute.name for attribute in fields(kind) if attribute.name not in ("span", "attributes"))
 
 
 # ---- heads
 #
 # The terms without an aggregate form the group, by value. A term that holds aggregates is computed from them
-# per group; the variables that stand in it outside the aggregates belong to the group too.
+# per group; the variables in the head outside of aggregates also belong to the group.
 
 
 class Head:
-    """The terms of one head, and what they need: mutable while the arguments are added."""
+    """The terms of one head, and the literals that they need: mutable while arguments are added."""
 
     def __init__(self, expressions: Expressions) -> None:
         self.expressions = expressions
@@ -164,8 +169,8 @@ NEVER = Comparison("=", Constant(TRUE), Constant(FALSE))
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What the clauses of a file know of the rest of the program."""
+class ClauseContext:
+    """The context in which the clauses of a file are resolved: scope, parameters and signatures."""
 
     scope: Scope
     parameters: Mapping[str, Value]
@@ -173,51 +178,51 @@ class Surroundings:
     signatures: Signatures
 
 
-def facts(clause: ast.ClauseNode, around: Surroundings) -> tuple[Fact, ...]:
+def facts(clause: ast.ClauseNode, context: ClauseContext) -> tuple[Fact, ...]:
     """The facts that a clause without a body states."""
-    plain = _plain_fact(clause, around)
+    plain = _plain_fact(clause, context)
     if plain is not None:
         return (plain,)
-    resolver = _Clause((), around)
-    found = (resolver.fact(head, clause.span) for head in clause.heads)
-    return tuple(fact for fact in found if fact is not None)
+    resolver = _Clause((), context)
+    resolved = (resolver.fact(head, clause.span) for head in clause.heads)
+    return tuple(fact for fact in resolved if fact is not None)
 
 
-def _plain_fact(clause: ast.ClauseNode, around: Surroundings) -> Fact | None:
-    """The fact of a clause in which nothing can be wrong, most often one of very many like it."""
+def _plain_fact(clause: ast.ClauseNode, context: ClauseContext) -> Fact | None:
+    """A fast path for clauses that need no checks, such as data: their fact, else None."""
     match clause.heads:
         case (ast.AtomNode(ast.CallNode(ast.NameNode(name), arguments), None | ast.IntervalNode() as at),):
             pass
         case _:
             return None
-    if not around.signatures.holds_any(name, len(arguments)):
+    if not context.signatures.holds_any(name, len(arguments)):
         return None
     row = []
     for argument in arguments:
-        value = plain_value(argument, around.scope)
+        value = plain_value(argument, context.scope)
         if value is None:
             return None
         row.append(value)
     if at is None:
         return Fact(name, tuple(row), clause.span)
-    interval = IntervalReader(around.report, around.parameters).interval(at)
+    interval = IntervalReader(context.report, context.parameters).interval(at)
     return None if interval is None else TimedFact(name, tuple(row), clause.span, interval)
 
 
-def rules(clause: ast.ClauseNode, around: Surroundings) -> tuple[Rule, ...]:
-    """The rules that a clause with a body means, one for each head."""
-    resolver = _Clause(clause, around)
+def rules(clause: ast.ClauseNode, context: ClauseContext) -> tuple[Rule, ...]:
+    """Resolve a clause with a body to its rules, one for each head."""
+    resolver = _Clause(clause, context)
     body = resolver.body(clause.body)
-    name = _name(clause, around.report)
-    found = [resolver.rule(head, body, name, clause.span) for head in clause.heads]
+    name = _name(clause, context.report)
+    resolved = [resolver.rule(head, body, name, clause.span) for head in clause.heads]
     resolver.warn_of_singles()
-    warn_of_foreign_variables(clause, around.report)
-    return tuple(rule for rule in found if rule is not None)
+    warn_of_foreign_variables(clause, context.report)
+    return tuple(rule for rule in resolved if rule is not None)
 
 
-def query(literals: Sequence[ast.Literal], text: str, span: Span | None, around: Surroundings) -> Query:
+def query(literals: Sequence[ast.Literal], text: str, span: Span | None, context: ClauseContext) -> Query:
     """The query for the named variables of the literals."""
-    resolver = _Clause(tuple(literals), around, is_query=True)
+    resolver = _Clause(tuple(literals), context, is_query=True)
     body = resolver.body(literals)
     named = [Variable(name) for name in resolver.expressions.occurrences]
     head = tuple(variable for variable in named if variable not in local_variables(body, ()))
@@ -230,31 +235,31 @@ def query(literals: Sequence[ast.Literal], text: str, span: Span | None, around:
 class _Clause:
     """Resolves one clause. Mutable: it notes the variables, their types and whether all could be read."""
 
-    def __init__(self, tree: object, around: Surroundings, *, is_query: bool = False) -> None:
+    def __init__(self, tree: object, context: ClauseContext, *, is_query: bool = False) -> None:
         self.is_query = is_query
-        self.is_metric = False  # operators of time stand in it, or times in the query
+        self.is_metric = False  # it uses temporal operators, or the query uses times
         self.time: str | None = None  # the query's variable for the time
-        self.times = IntervalReader(around.report, around.parameters)
-        self.scope = around.scope
-        self.report = around.report
-        self.signatures = around.signatures
-        taken = frozenset(node.name for node in nodes(tree) if isinstance(node, ast.VariableNode))
-        self.expressions = Expressions(around.scope, around.parameters, around.report, taken)
-        self.columns = Columns(around.report)
+        self.times = IntervalReader(context.report, context.parameters)
+        self.scope = context.scope
+        self.report = context.report
+        self.signatures = context.signatures
+        variable_names = frozenset(node.name for node in nodes(tree) if isinstance(node, ast.VariableNode))
+        self.expressions = Expressions(context.scope, context.parameters, context.report, variable_names)
+        self.columns = Columns(context.report)
         self.matched: set[Variable] = set()  # variables that are arguments of atoms in the body
         self.unbound: set[Variable] = set()
-        self.places: dict[Literal, Span] = {}  # where the literals of the body stand
-        self.complete = True  # nothing was left out, so what seems unbound is unbound
+        self.places: dict[Literal, Span] = {}  # the spans of the body's literals
+        self.complete = True  # no literal was dropped because of an error, so unbound variables are real
 
     # ---- heads
 
     def fact(self, head: ast.Head, span: Span | None) -> Fact | None:
         """The fact that a head states."""
         interval = self._time_of_fact(head)
-        found = self._head(head)
-        if found is None:
+        resolved = self._head(head)
+        if resolved is None:
             return None
-        use, arguments = found
+        use, arguments = resolved
         predicate = self._derive(use, len(arguments))
         row = []
         for column, argument in enumerate(arguments):
@@ -267,7 +272,7 @@ class _Clause:
         return Fact(use.name, tuple(row), span)
 
     def _time_of_fact(self, head: ast.Head) -> Interval | None:
-        """When a fact holds; None if it says nothing of that."""
+        """The interval in which a fact holds; None if it has no time."""
         match head:
             case ast.UnaryMetricNode(operator):
                 message = f"the operator `{operator}` is not allowed at a fact"
@@ -291,24 +296,24 @@ class _Clause:
         moves = tuple(self._moves(head))
         if isinstance(head, ast.AtomNode) and head.at is not None:
             self._refuse_time(head.at)
-        found = self._head(head)
-        if found is None:
+        resolved = self._head(head)
+        if resolved is None:
             return None
-        use, arguments = found
+        use, arguments = resolved
         predicate = self._derive(use, len(arguments))
-        made = Head(self.expressions)
+        terms = Head(self.expressions)
         for column, argument in enumerate(arguments):
-            made.add(argument)
-            made.terms[-1] = self.columns.term(made.terms[-1], predicate, column, argument.span)
+            terms.add(argument)
+            terms.terms[-1] = self.columns.term(terms.terms[-1], predicate, column, argument.span)
         self.signatures.name_columns(use.name, [_column_name(argument) for argument in arguments])
-        ordered = self.ordered((*body, *made.assigned), made.needed)
-        group = tuple(dict.fromkeys(made.group)) if made.aggregations else ()
+        ordered = self.ordered((*body, *terms.assigned), terms.needed)
+        group = tuple(dict.fromkeys(terms.group)) if terms.aggregations else ()
         parts = (
-            Atom(use.name, tuple(made.terms)),
+            Atom(use.name, tuple(terms.terms)),
             ordered.body,
             group,
-            tuple(made.aggregations),
-            tuple(made.after),
+            tuple(terms.aggregations),
+            tuple(terms.after),
             name,
             span,
         )
@@ -360,17 +365,17 @@ class _Clause:
     # ---- bodies
 
     def body(self, literals: Sequence[ast.Literal]) -> tuple[Literal, ...]:
-        """The literals, not yet in order; `=` is a comparison still."""
-        found: list[Literal] = []
+        """The literals, not yet ordered; `=` is still a comparison."""
+        resolved_body: list[Literal] = []
         for literal in literals:
             resolved = tuple(self._literal(literal))
-            found.extend(resolved)
+            resolved_body.extend(resolved)
             if literal.span is not None:
                 self.places.update(dict.fromkeys(resolved, literal.span))
-        return tuple(found)
+        return tuple(resolved_body)
 
     def ordered(self, body: Sequence[Literal], needed: Sequence[Variable]) -> Ordered:
-        """The body in order; variables that nothing binds are reported."""
+        """The body in order; unbound variables are reported."""
         ordered = order(body, needed)
         for variable in ordered.unbound if self.complete else ():
             places = self.expressions.occurrences.get(variable.name)
@@ -418,21 +423,21 @@ class _Clause:
             self._refuse_time(at)
             return
         self.is_metric = True
-        found = list(self._atom(replace(atom, at=None), negated=negated))
+        literals = list(self._atom(replace(atom, at=None), negated=negated))
         if isinstance(at, ast.VariableNode):
             if self.time not in (None, at.name):
                 message = f"`?{at.name}` is a second time variable besides `?{self.time}`"
                 help = "use one time variable: the time at which all of the query holds"
                 self.report.error(codes.SEVERAL_TIMES, message, at.span, help)
             self.time = at.name
-            yield from found
+            yield from literals
             return
-        interval, held = self.times.at(at), Throughout
+        interval, quantified = self.times.at(at), Throughout
         if isinstance(at, ast.SometimeNode):
-            held = Sometime
-        for literal in found:
+            quantified = Sometime
+        for literal in literals:
             if isinstance(literal, Atom) and interval is not None:
-                yield held(literal, interval)
+                yield quantified(literal, interval)
             elif isinstance(literal, Negation):
                 message = "a negation cannot be queried throughout an interval"
                 help = "ask for the times at which it holds, with `@?t`"
@@ -464,12 +469,12 @@ class _Clause:
             return None, ()
         if use.name == TOP:
             return Atom(TOP, ()), ()
-        found = list(self._negation(use, arguments) if is_bound else self._positive(use, arguments))
-        atoms = [item.atom if isinstance(item, Negation) else item for item in found]
+        literals = list(self._negation(use, arguments) if is_bound else self._positive(use, arguments))
+        atoms = [item.atom if isinstance(item, Negation) else item for item in literals]
         place = next(number for number, item in enumerate(atoms) if isinstance(item, Atom))
         inner = atoms[place]
         assert isinstance(inner, Atom)
-        return inner, tuple(found[:place] + found[place + 1 :])
+        return inner, tuple(literals[:place] + literals[place + 1 :])
 
     def _condition(self, call: ast.CallNode | ast.TripleNode, negated: bool) -> Iterator[Literal]:
         assert isinstance(call, ast.CallNode)

@@ -97,8 +97,8 @@ def read_any(text: str) -> Value:
     if first in "+-0123456789" and lexical_forms.DECIMAL.fullmatch(field):
         return values.number_of_text(field)
     if first == '"':
-        found = _FIELD_LITERAL.fullmatch(field)
-        return _read_literal(found, found["text"]) if found else values.string(field)
+        match = _FIELD_LITERAL.fullmatch(field)
+        return _read_literal(match, match["text"]) if match else values.string(field)
     if first == "<" and field[-1] == ">" and not _NOT_IN_BRACKETS.search(field, 1, len(field) - 1):
         return values.iri(field[1:-1])
     return values.string(field) if _NOT_IN_NAMES.search(field) else values.iri(field)
@@ -118,10 +118,10 @@ def read_typed(text: str, column: ColumnType) -> Value:
         return read_exact(field)
     if column is ColumnType.SKIP:
         raise ValueError("the column is skipped")
-    datatype, called = _TYPES[column.base]
+    datatype, description = _TYPES[column.base]
     value = values.literal(field.lower() if column is ColumnType.BOOLEAN else field, XSD + datatype)
     if value.kind is Kind.LITERAL:
-        raise ValueError(_reason(field, called))
+        raise ValueError(_reason(field, description))
     if not values.fits(value, column):
         raise ValueError(f"{field!r} does not fit {column.value}")
     return value
@@ -137,8 +137,8 @@ _TYPES = {
 }
 
 
-def _reason(field: str, called: str) -> str:
-    return f"{field!r} is not {called}" if field else f"an empty field is not {called}"
+def _reason(field: str, description: str) -> str:
+    return f"{field!r} is not {description}" if field else f"an empty field is not {description}"
 
 
 def read_exact(text: str) -> Value:
@@ -146,10 +146,10 @@ def read_exact(text: str) -> Value:
     term = text.strip()
     first = term[:1]
     if first == '"':
-        found = _EXACT_LITERAL.fullmatch(term)
-        if found is None:
+        match = _EXACT_LITERAL.fullmatch(term)
+        if match is None:
             raise ValueError(f"{term!r} is not a quoted text with a language or datatype")
-        return _read_literal(found, _unescape(found["text"]))
+        return _read_literal(match, _unescape(match["text"]))
     if first == "<" and term[-1:] == ">":
         return values.iri(_unescape(term[1:-1]))
     if term.startswith("_:"):
@@ -171,12 +171,12 @@ def _read_double_or_name(term: str) -> Value:
     return value
 
 
-def _read_literal(found: re.Match[str], text: str) -> Value:
-    """The value of a quoted text with the language or datatype that was found after it."""
-    if found["language"] is not None:
-        return values.language_string(text, found["language"])
-    if found["datatype"] is not None:
-        return values.literal(text, _unescape(found["datatype"]))
+def _read_literal(match: re.Match[str], text: str) -> Value:
+    """The value of a quoted text and the language or datatype that the match has after it."""
+    if match["language"] is not None:
+        return values.language_string(text, match["language"])
+    if match["datatype"] is not None:
+        return values.literal(text, _unescape(match["datatype"]))
     return values.string(text)
 
 
@@ -212,8 +212,8 @@ def exact(value: Value) -> str:
         case Kind.INTEGER | Kind.DECIMAL | Kind.BIG | Kind.BOOLEAN:
             return _lexical(value)
         case Kind.DOUBLE:
-            written = _lexical(value)
-            return _with_datatype(value) if "INF" in written else written
+            text = _lexical(value)
+            return _with_datatype(value) if "INF" in text else text
         case Kind.IRI if _is_bare(str(value.content)):
             return str(value.content)
         case Kind.BLANK:
@@ -264,8 +264,8 @@ def _lexical(value: Value) -> str:
         case Kind.DOUBLE:
             return lexical_forms.write_double(float(value.content))
         case Kind.DECIMAL:
-            written = _write_decimal(value)
-            return written if value.extra else written + ".0"
+            text = _write_decimal(value)
+            return text if value.extra else text + ".0"
         case Kind.BIG:
             return str(value.content)
     return plain(value)
@@ -331,8 +331,8 @@ _PLAIN: dict[Kind, Callable[[Value], str]] = {
 # | with a language                   | `{"@value": "chat", "@language": "fr"}`
 # | other literals                    | `{"@value": "2020-12-31", "@type": "http://…#date"}`
 #
-# How a value is written depends on its kind, not on the values next to it. Text alone is read as it is in the
-# JSON of others, a name if it has the form of one, else a string; so strings need a form of their own.
+# The form of a value depends only on its kind, not on the values next to it. A JSON string is read as in JSON
+# from other systems: as a name if it has the form of one, else as a string; so strings need a separate form.
 
 _NATIVE = frozenset({Kind.BOOLEAN, Kind.INTEGER, Kind.DECIMAL, Kind.BIG, Kind.DOUBLE})
 
@@ -460,12 +460,12 @@ def _of_datetime(item: datetime.datetime) -> Value:
 
 
 def _data_error(item: object, column: ColumnType, reason: str) -> DataError:
-    wanted = "" if column is ColumnType.ANY else f" of type {column.value}"
-    return DataError(Diagnostic(codes.NOT_A_VALUE, f"{shown(item)} is not a value{wanted}{reason}"))
+    of_type = "" if column is ColumnType.ANY else f" of type {column.value}"
+    return DataError(Diagnostic(codes.NOT_A_VALUE, f"{shown(item)} is not a value{of_type}{reason}"))
 
 
 def shown(item: object) -> str:
-    """Return the object as Python writes it; integers of thousands of digits it does not write."""
+    """Return `repr` of the object, or a description if it has an integer too long for Python to write."""
     try:
         return repr(item)
     except ValueError:

@@ -1,12 +1,12 @@
-"""Equality as rules: what `?x = ?y` in a head means, and a program with its axioms spelt out.
+"""Equality as rules: the meaning of `?x = ?y` in a head, and a program with the axioms of equality as rules.
 
 Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
 Programs with Equality, IJCAI 2015, section 2: equality is a congruence. It is symmetric and transitive, and
 equals may be replaced in every argument of every predicate. That each constant equals itself is left out:
 replacing it by itself gives nothing new.
 
-Invariant: rules with these axioms are stratified only if nothing that equality depends on is negated or
-aggregated, for equality can change every predicate.
+Invariant: rules with these axioms are stratified only if no predicate that equality depends on is negated or
+aggregated, since equality can change every predicate.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def has_equality(predicates: Container[str]) -> bool:
 
 
 def unknown_treatment(name: str, known: Iterable[str]) -> ProgramError:
-    """The error for a treatment of equality that there is not."""
+    """The error for an unknown treatment of equality."""
     names = tuple(known)
     help = suggest(name, names) or f"choose one of {', '.join(names)}"
     return ProgramError(
@@ -123,8 +123,8 @@ def axiomatise(program: Program, *, unique_names: bool = False) -> Program:
     """
     if not has_equality(program.predicates):
         return program
-    whole = program
+    extended = program
     for name, arity in ((EQUAL, 2), (BOTTOM, 0)):
-        whole = whole if name in whole.predicates else whole.defining(name, arity)
-    rules = (*axioms(whole.predicates), *constraints(DIFFERENT in whole.predicates, unique_names))
-    return replace(whole, rules=(*program.rules, *rules))
+        extended = extended if name in extended.predicates else extended.defining(name, arity)
+    rules = (*axioms(extended.predicates), *constraints(DIFFERENT in extended.predicates, unique_names))
+    return replace(extended, rules=(*program.rules, *rules))

@@ -39,13 +39,13 @@ from tidelog.syntax import ast
 
 # ---- metric atoms and times
 
-# From a tree, and whether its variables are bound by other literals, to its atom and what must hold with it.
+# From a tree, and whether other literals bind its variables, to its atom and the literals that it needs.
 ReadAtom = Callable[[ast.AtomNode, bool], tuple[Atom | None, tuple[Literal, ...]]]
 _Bound = tuple[Fraction | None, bool, bool]  # the point, whether it is a dateTime, whether it is -inf
 
 
 class IntervalReader:
-    """Reads intervals; what is wrong with them is reported."""
+    """Reads intervals and reports errors in them."""
 
     def __init__(self, report: Report, parameters: Mapping[str, Value]) -> None:
         self.report = report
@@ -77,15 +77,15 @@ class IntervalReader:
         return None
 
     def at(self, node: ast.IntervalNode | ast.Bound | ast.SometimeNode) -> Interval | None:
-        """The interval at which a fact holds, or the point; or that of which it is a time."""
+        """The interval throughout which, the point at which, or the interval within which a fact holds."""
         if isinstance(node, ast.SometimeNode):
             return ALWAYS if node.interval is None else self.interval(node.interval)
         if isinstance(node, ast.IntervalNode):
             return self.interval(node)
-        found = self._bound(node)
-        if found is None:
+        bound = self._bound(node)
+        if bound is None:
             return None
-        point, is_moment, _ = found
+        point, is_moment, _ = bound
         if point is None:
             self._report("no fact holds at infinity: it is not a time point", node.span)
             return None
@@ -128,18 +128,18 @@ class IntervalReader:
         if value is None:
             self.report.error(codes.UNKNOWN_PARAMETER, f"unknown parameter `${name}`", span)
             return None
-        found = point_of(value)
-        if found is None:
+        moment = point_of(value)
+        if moment is None:
             self._report(f"the value of `${name}` is not a time", span)
             return None
-        return found[0], found[1], False
+        return moment[0], moment[1], False
 
     def _report(self, message: str, span: Span | None) -> None:
         self.report.error(codes.BAD_TIME, message, span)
 
 
 class Metrics:
-    """Reads metric atoms of one clause. Mutable: it collects what must hold with them."""
+    """Reads metric atoms of one clause. Mutable: it collects the literals that they need."""
 
     def __init__(self, times: IntervalReader, read_atom: ReadAtom) -> None:
         self.times = times
@@ -148,9 +148,9 @@ class Metrics:
         self.conditions: list[Literal] = []
 
     def metric(self, node: ast.Metric, *, is_bound: bool) -> Metric | None:
-        """The metric atom, None if something in it is wrong; `is_bound` if others bind its variables."""
-        found = self._operand(node, is_bound)
-        return found if isinstance(found, Metric) else None
+        """The metric atom, None if it has an error; `is_bound` if other literals bind its variables."""
+        operand = self._operand(node, is_bound)
+        return operand if isinstance(operand, Metric) else None
 
     def _operand(self, node: ast.Metric, is_bound: bool) -> Atom | Metric | None:
         match node:
@@ -186,7 +186,7 @@ def _variables(metric: Atom | Metric) -> Iterator[Variable]:
 
 
 def intervals_of(rule: Rule) -> Iterator[Interval]:
-    """The intervals that stand in a rule."""
+    """The intervals in a rule."""
     if isinstance(rule, MetricRule):
         yield from (interval for _, interval in rule.moves)
     for literal in rule.body:
@@ -205,13 +205,13 @@ def _intervals(metric: Atom | Metric) -> Iterator[Interval]:
 
 # ---- expressions
 #
-# Mutable while one clause is resolved: it notes where variables occur and gathers what a head aggregates.
+# Mutable while one clause is resolved: it records the occurrences of variables and collects aggregations.
 
 _SECONDS = {"ms": "0.001", "s": "1", "m": "60", "h": "3600", "d": "86400", "w": "604800"}
 
 
 class ExpressionContext(Enum):
-    """Where an expression stands."""
+    """The context of an expression."""
 
     HEAD = "the head of a rule"
     BODY = "the body"
@@ -229,7 +229,7 @@ class Expressions:
         scope: Scope,
         parameters: Mapping[str, Value],
         report: Report,
-        taken: frozenset[str] = frozenset(),
+        used_names: frozenset[str] = frozenset(),
     ) -> None:
         self.scope = scope
         self.parameters = parameters
@@ -237,15 +237,15 @@ class Expressions:
         self.occurrences: dict[str, list[Span | None]] = {}
         self.aggregations: list[Aggregation] = []
         self.assigned: list[Assignment] = []
-        self._taken = taken  # the clause's own names, which no fresh variable may have
-        self._made = 0
+        self._used_names = used_names  # the clause's variables, which fresh ones must not repeat
+        self._fresh_count = 0
 
     def fresh(self) -> Variable:
         """A variable that occurs nowhere else."""
-        self._made += 1
-        while f"_{self._made}" in self._taken:
-            self._made += 1
-        return Variable(f"_{self._made}")
+        self._fresh_count += 1
+        while f"_{self._fresh_count}" in self._used_names:
+            self._fresh_count += 1
+        return Variable(f"_{self._fresh_count}")
 
     def value(self, node: ast.Expression, place: ExpressionContext) -> Value | None:
         """The value of a constant expression; None, with the fault reported, if it has none."""
@@ -478,7 +478,7 @@ def plain_value(node: ast.Expression, scope: Scope) -> Value | None:
 
 
 def number(node: ast.NumberNode) -> Value | None:
-    """The value of a number as written; None for what is beyond the range of doubles.
+    """The value of a number literal; None if it exceeds the range of doubles.
 
     >>> number(ast.NumberNode("0xff", ast.NumberKind.BASED)).content
     255
@@ -505,19 +505,19 @@ def duration(lexical: str) -> Value:
 
 
 def is_known_datatype(datatype: str) -> bool:
-    """Whether some text has a value of its own in the datatype."""
+    """Whether the datatype is supported: its texts are read as values rather than kept as literals."""
     samples = ("1", "-1", "2000-01-01", "2000-01-01T00:00:00")
     return any(values.literal(sample, datatype).kind is not Kind.LITERAL for sample in samples)
 
 
 def _without_value(application: Apply) -> str:
-    """Which function of a constant expression has no value, and for what."""
+    """Describe the innermost function of a constant expression that has no value, with its arguments."""
     inner = next((argument for argument in application.arguments if isinstance(argument, Apply)), None)
     if inner is not None:
         return _without_value(inner)
-    given = (
+    arguments = (
         conversions.exact(argument.value)
         for argument in application.arguments
         if isinstance(argument, Constant)
     )
-    return f"`{application.function}` has none for {', '.join(given)}"
+    return f"`{application.function}` has none for {', '.join(arguments)}"

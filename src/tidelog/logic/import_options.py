@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from urllib.parse import unquote
@@ -13,20 +12,21 @@ from tidelog.logic.program import OptionValue, Sandbox, Transfer
 from tidelog.logic.scopes import Report, beginning, label
 from tidelog.logic.signatures import Signatures, Use, read_type
 from tidelog.logic.values import ColumnType, Kind, Value
+from tidelog.records import dataclass
 from tidelog.syntax import ast
 
 
 class Nulls(Enum):
-    """What to do about a missing value."""
+    """How missing values are treated."""
 
     REJECT = "reject"  # the row cannot be read
     DROP_ROW = "drop-row"  # the row is left out, and counted
-    VALUE = "value"  # it is `NULL`, a value that is equal to itself alone, and counted
+    VALUE = "value"  # `NULL`, a value that equals only itself and is counted
 
 
-def is_counted_apart(done: str) -> bool:
-    """Return whether rows that this was done to are not among those that could not be read."""
-    return done != Nulls.REJECT.value
+def is_counted_apart(treatment: str) -> bool:
+    """Return whether rows treated this way are counted separately from unreadable ones."""
+    return treatment != Nulls.REJECT.value
 
 
 ALIASES = {"nt": "ntriples", "ttl": "turtle", "nq": "nquads", "ndjson": "jsonl"}
@@ -124,7 +124,7 @@ class DirectiveReader:
     def _is_option(
         self, option: ast.OptionNode, known: tuple[str, ...], name: str, first: dict[str, ast.OptionNode]
     ) -> bool:
-        """Whether the option is one of those that are known, and is given once."""
+        """Whether the option is known and was not given before."""
         if option.name not in known:
             help = suggest(option.name, known) or f"the options are {', '.join(known)}"
             message = f"`{name}` has no option `{option.name}`"
@@ -155,7 +155,7 @@ class DirectiveReader:
         return tuple(read_type(name, span, self.report, skip=is_import) for name in names)
 
     def _time(self, option: ast.OptionNode) -> tuple[str, ...]:
-        """The columns that say when a fact holds."""
+        """The columns with the time of a fact."""
         match option.value:
             case ast.NameNode(text):
                 names: tuple[str, ...] = (text,)
@@ -171,7 +171,7 @@ class DirectiveReader:
         return names
 
     def _nulls(self, option: ast.OptionNode) -> tuple[str, ...]:
-        """What to do about missing values: one word for all columns, or one for each."""
+        """The treatment of missing values: one for all columns, or one for each."""
         match option.value:
             case ast.NameNode(text) | ast.TextNode(text):
                 names: tuple[str, ...] = (text,)
@@ -179,12 +179,12 @@ class DirectiveReader:
                 pass
             case _:
                 names = ("",)
-        found = tuple(name.replace("_", "-") for name in names)
-        if not set(found) <= set(NULLS):
+        treatments = tuple(name.replace("_", "-") for name in names)
+        if not set(treatments) <= set(NULLS):
             message = "`nulls` expects how to treat missing values"
             help = '`nulls = reject`, `"drop-row"` or `value`; for each column `(reject, drop_row, value)`'
             self.report.error(codes.BAD_OPTION_VALUE, message, option.value.span, help)
-        return found
+        return treatments
 
     def _value(self, option: ast.OptionNode) -> OptionValue | None:
         """The option's value in Python; None, with the fault reported, if it has the wrong kind."""
@@ -194,10 +194,10 @@ class DirectiveReader:
         elif isinstance(option.value, ast.NameNode):
             value = option.value.text
         else:
-            found = self.evaluate(option.value)
-            if found is None:
+            evaluated = self.evaluate(option.value)
+            if evaluated is None:
                 return None
-            value = _plain(found)
+            value = _plain(evaluated)
         fault = _fault(option.name, value) if type(value) is expected else f"expects {described}"
         if fault:
             message = f"the option `{option.name}` {fault}"
@@ -219,8 +219,13 @@ def options_of(name: str, is_import: bool = True) -> tuple[str, ...]:
     """The options of a format."""
     common = (*_COMMON, "nulls") if is_import and name in TABLES + RECORDS else _COMMON
     if name in TABLES:
-        own: tuple[str, ...] = ("header", "ignore_headers", "quoting", *(() if is_import else EXPORT_ONLY))
-        return (*common, *own, "delimiter") if name == "dsv" else (*common, *own)
+        specific: tuple[str, ...] = (
+            "header",
+            "ignore_headers",
+            "quoting",
+            *(() if is_import else EXPORT_ONLY),
+        )
+        return (*common, *specific, "delimiter") if name == "dsv" else (*common, *specific)
     return (*common, "base") if name in TRIPLES + QUADS else common
 
 
@@ -230,7 +235,7 @@ def _lacks_resource(tree: ast.FormatNode, name: str) -> bool:
 
 
 def _format_help(name: str) -> str:
-    """The format that may be meant: letters that change places are common in words as short as `csv`."""
+    """Suggest a format; swapped letters are common in words as short as `csv`."""
     shuffled = next((known for known in FORMATS if sorted(known) == sorted(name)), None)
     if shuffled is not None:
         return f"did you mean `{shuffled}`?"
@@ -248,7 +253,7 @@ def _plain(value: Value) -> OptionValue | None:
 
 
 def _fault(name: str, value: OptionValue | None) -> str | None:
-    """What is wrong with the value of an option, apart from its kind."""
+    """Describe the error in the value of an option, which has the right kind."""
     if name == "limit" and isinstance(value, int) and value < 0:
         return "cannot be negative"
     if name == "resource" and "\0" in str(value):

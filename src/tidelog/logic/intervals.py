@@ -6,7 +6,6 @@ Time points are rational numbers; a dateTime is its seconds since 1970 in UTC, a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -14,6 +13,7 @@ from fractions import Fraction
 from tidelog.errors import Diagnostic, EvaluationError, codes
 from tidelog.logic import lexical_forms
 from tidelog.logic.values import Kind, Value
+from tidelog.records import dataclass
 
 SECONDS = {
     "ms": Fraction(1, 1000),
@@ -74,7 +74,7 @@ class Interval:
         return first <= last - (self.end_open and last == self.end)
 
     def meets(self, other: Interval) -> bool:
-        """Whether there are points in both.
+        """Whether the intervals overlap.
 
         >>> Interval(Fraction(0), Fraction(1)).meets(Interval(Fraction(1), None, start_open=True))
         False
@@ -90,11 +90,13 @@ class Interval:
         )
 
 
-def _begins_by(one: Interval, other: Interval) -> bool:
-    """Whether an interval begins before another has ended."""
-    if one.start is None or other.end is None:
+def _begins_by(first: Interval, second: Interval) -> bool:
+    """Whether the first interval begins before the second has ended."""
+    if first.start is None or second.end is None:
         return True
-    return one.start < other.end or (one.start == other.end and not (one.start_open or other.end_open))
+    return first.start < second.end or (
+        first.start == second.end and not (first.start_open or second.end_open)
+    )
 
 
 ALWAYS = Interval(None, None)
@@ -162,27 +164,27 @@ def _scientific(text: str) -> Fraction | None:
 
 
 def read_interval(text: str) -> Interval:
-    """Return the interval that a text writes; raise ValueError with the reason.
+    """Parse an interval; raise ValueError with the reason.
 
     >>> read_interval("[0, 1.5)")
     Interval(start=Fraction(0, 1), end=Fraction(3, 2), start_open=False, end_open=True, is_calendar=False)
     """
-    found = _INTERVAL.fullmatch(text)
-    if found is None:
+    match = _INTERVAL.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is not an interval such as [0, 10)")
-    (start, is_moment), (end, is_other) = read_point(found[2]), read_point(found[3])
-    if start is None and found[2][0] != "-":
+    (start, is_moment), (end, is_other) = read_point(match[2]), read_point(match[3])
+    if start is None and match[2][0] != "-":
         raise ValueError(f"{text!r} begins at infinity")
-    if end is None and found[3][0] == "-":
+    if end is None and match[3][0] == "-":
         raise ValueError(f"{text!r} ends before all time")
-    return Interval(start, end, found[1] == "(", found[4] == ")", is_moment or is_other)
+    return Interval(start, end, match[1] == "(", match[4] == ")", is_moment or is_other)
 
 
 Point = int | float | Fraction | Decimal | str | datetime
 
 
 def point_at(time: Point) -> Interval:
-    """A time point as Python says it: a number, a text that writes one, or a dateTime, by default in UTC.
+    """The interval of one time point, given as a number, a text or a dateTime, by default in UTC.
 
     >>> print(point_at("1970-01-01T00:01:00Z"), point_at(0.5))
     [1970-01-01T00:01:00Z, 1970-01-01T00:01:00Z] [0.5, 0.5]

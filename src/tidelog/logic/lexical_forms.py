@@ -49,7 +49,7 @@ class Clock(NamedTuple):
 
 
 def read_double(text: str) -> float | None:
-    """The double nearest to what the text writes, never NaN; only `INF` and `-INF` write infinities."""
+    """The double nearest to the number in the text, never NaN; only `INF` and `-INF` are infinite."""
     if DOUBLE.fullmatch(text):
         number = float(text)
         return None if math.isinf(number) else number
@@ -102,8 +102,8 @@ def _shortest(number: float) -> tuple[str, str, int]:
 
 def read_date(text: str) -> int | None:
     """The days from 1970-01-01 to the date that the text writes without a timezone."""
-    found = _DATE_FORM.fullmatch(text)
-    return _checked_days(found) if found else None
+    match = _DATE_FORM.fullmatch(text)
+    return _checked_days(match) if match else None
 
 
 def write_date(days: int) -> str:
@@ -118,12 +118,12 @@ def write_date(days: int) -> str:
 
 def read_date_time(text: str) -> Moment | None:
     """The moment that the text writes; None if it lies beyond 64 bits of microseconds or is finer."""
-    found = _DATE_TIME_FORM.fullmatch(text)
-    if found is None:
+    match = _DATE_TIME_FORM.fullmatch(text)
+    if match is None:
         return None
-    days = _checked_days(found)
-    clock = _checked_clock(*found.group(4, 5, 6, 7))
-    offset = _offset(found[8])
+    days = _checked_days(match)
+    clock = _checked_clock(*match.group(4, 5, 6, 7))
+    offset = _offset(match[8])
     if days is None or clock is None or offset is INVALID:
         return None
     microseconds = days * _DAY + clock - (offset or 0) * 60 * _SECOND
@@ -144,7 +144,7 @@ def write_date_time(moment: Moment) -> str:
 
 
 def write_offset(offset: int | None) -> str:
-    """The timezone as it ends a dateTime: `Z`, `+05:30`, or nothing."""
+    """The timezone suffix of a dateTime: `Z`, `+05:30`, or the empty text."""
     if not offset:
         return "" if offset is None else "Z"
     hours, minutes = divmod(abs(offset), 60)
@@ -152,7 +152,7 @@ def write_offset(offset: int | None) -> str:
 
 
 def show_clock(moment: Moment) -> Clock:
-    """What calendar and clock show at the moment, in its own timezone."""
+    """The calendar date and clock time of a moment, in its own timezone."""
     days, rest = divmod(moment.microseconds + (moment.offset or 0) * 60 * _SECOND, _DAY)
     hour, rest = divmod(rest, 3_600 * _SECOND)
     minute, microsecond = divmod(rest, 60 * _SECOND)
@@ -187,11 +187,11 @@ def _is_leap(year: int) -> bool:
     return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
 
 
-def _checked_days(found: re.Match[str]) -> int | None:
-    if len(found[1]) > 16:  # such years are beyond 64 bits, and Python's int() has a limit of digits
+def _checked_days(match: re.Match[str]) -> int | None:
+    if len(match[1]) > 16:  # such years are beyond 64 bits, and Python's int() has a limit of digits
         return None
-    year, month, day = int(found[1]), int(found[2]), int(found[3])
-    if not 1 <= month <= 12 or day < 1 or found[1] == "-0000":
+    year, month, day = int(match[1]), int(match[2]), int(match[3])
+    if not 1 <= month <= 12 or day < 1 or match[1] == "-0000":
         return None
     length = _DAYS_BEFORE_MONTH[month] - _DAYS_BEFORE_MONTH[month - 1] + (month == 2 and _is_leap(year))
     return _days(year, month, day) if day <= length else None

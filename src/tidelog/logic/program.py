@@ -1,12 +1,10 @@
-"""What a program means after resolution: rules over predicates, values and functions; which files it may
-read and write.
-"""
+"""Resolved programs: rules over predicates, values and functions; files that a program may read and write."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +12,7 @@ from typing import TypeVar
 from tidelog.errors import DataError, Diagnostic, Span, codes, counted
 from tidelog.logic.intervals import ALWAYS, Interval
 from tidelog.logic.values import ColumnType, Value
+from tidelog.records import dataclass
 
 # ---- files that a program may read and write
 #
@@ -43,9 +42,9 @@ class Sandbox:
         return _inside(path, self.read, "read", span)
 
     def to_write(self, path: Path, span: Span | None = None, output: Path | None = None) -> Path:
-        """Return the file to open for writing, which lies in `output` or in a folder that is allowed.
+        """Return the file to open for writing, in `output` or in an allowed folder.
 
-        Without a folder for output, and with nothing restricted, it may be anywhere.
+        Without a folder for output and without restrictions, it may be anywhere.
         """
         folders = self.write
         if output is not None:
@@ -57,21 +56,21 @@ OPEN = Sandbox()  # everything is allowed
 
 
 def _inside(path: Path, folders: tuple[Path, ...] | None, verb: str, span: Span | None) -> Path:
-    """Return the path, which holds no links and `..` then, if it lies in one of the folders or is one."""
+    """Return the path without links and `..`, if it is one of the folders or lies in one."""
     if folders is None:
         return path
     try:
         real = Path(os.path.realpath(path))
-    except (OSError, ValueError):  # no path at all, such as one with a null character
+    except (OSError, ValueError):  # not a path, such as one with a null character
         real = None
     if real is not None and os.path.realpath(real) != str(real):
-        real = None  # behind a link that leads to itself, Python leaves links as they are
+        real = None  # Python does not resolve links behind a link to itself
     if real is not None and any(real.is_relative_to(folder) for folder in folders):
-        # No link is followed again when the file is opened; where there is none, it is called as it was.
+        # A resolved path: opening it follows no link again. A path without links keeps its original form.
         plain = Path(os.path.normpath(path))
         return plain if plain.absolute() == real else real
-    meant = "" if real is None or real == path.absolute() else f", which is `{real}`"
-    message = f"the program may not {verb} `{path}`{meant}"
+    target = "" if real is None or real == path.absolute() else f", which is `{real}`"
+    message = f"the program may not {verb} `{path}`{target}"
     folder = "DIR" if real is None else str(real.parent)
     help = f"if it should, allow it with `--allow-{verb} {folder}`, in Python `allow_{verb}=[{folder!r}]`"
     raise DataError(Diagnostic(codes.NOT_ALLOWED, message, span, help))
@@ -91,8 +90,8 @@ def _real_folders(folders: Folders) -> tuple[Path, ...]:
 TOP = "top"  # top() always holds
 BOTTOM = "bottom"  # deriving bottom() is an inconsistency
 PRIVATE = "tag:tidelog:"  # predicates that rule sets use within themselves begin so
-EQUAL = "="  # `?x = ?y` in a head derives it: two constants for one thing
-DIFFERENT = "!="  # `?x != ?y` in a head derives it: two things
+EQUAL = "="  # `?x = ?y` in a head derives it: two constants denote the same object
+DIFFERENT = "!="  # `?x != ?y` in a head derives it: two different objects
 BUILT_IN = frozenset({BOTTOM, EQUAL, DIFFERENT})  # predicates that programs cannot declare
 
 
@@ -105,7 +104,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A value standing in a rule."""
+    """A value in a rule."""
 
     value: Value
 
@@ -158,7 +157,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A Boolean function standing as a literal; holds if its value is not `negated`."""
+    """A Boolean function used as a literal; holds if its value is not `negated`."""
 
     expression: Apply
     negated: bool = False
@@ -178,7 +177,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class MetricNegation:
-    """The metric atom does not hold, whatever the variables are that occur nowhere else in the rule."""
+    """The metric atom does not hold, for any values of the variables that occur nowhere else in the rule."""
 
     metric: Metric
 
@@ -214,7 +213,7 @@ class Rule:
 
     With aggregations: the body is matched first, `group` and the aggregated arguments are made distinct,
     each aggregation is computed per group, then the assignments of `after` per group, then the head.
-    The body's literals stand in an order in which each variable is bound before it is used by a test,
+    The body's literals are in an order in which each variable is bound before it is used by a test,
     an assignment or a negation.
     """
 
@@ -248,8 +247,14 @@ class Rule:
         return frozenset(atom.predicate for atom in self.body_atoms)
 
     @property
+    def aggregated(self) -> tuple[Variable, ...]:
+        """The variables among the arguments of aggregations, with repetitions."""
+        terms = (term for aggregation in self.aggregations for term in aggregation.arguments)
+        return tuple(term for term in terms if isinstance(term, Variable))
+
+    @property
     def is_metric(self) -> bool:
-        """Whether operators of time stand in it."""
+        """Whether the rule uses temporal operators."""
         return False
 
 
@@ -262,28 +267,28 @@ class MetricRule(Rule):
     @property
     def positive(self) -> tuple[Atom, ...]:
         """The body's positive atoms, those under operators included, in order."""
-        found: list[Atom] = []
+        atoms: list[Atom] = []
         for literal in self.body:
             if isinstance(literal, Throughout):
-                found.append(literal.atom)
+                atoms.append(literal.atom)
             elif isinstance(literal, Atom | Metric):
-                found.extend(atoms_of(literal))
-        return tuple(found)
+                atoms.extend(atoms_of(literal))
+        return tuple(atoms)
 
     @property
     def negated(self) -> tuple[Atom, ...]:
         """The atoms under negation, those under operators included, in order."""
-        found: list[Atom] = []
+        atoms: list[Atom] = []
         for literal in self.body:
             if isinstance(literal, Negation):
-                found.append(literal.atom)
+                atoms.append(literal.atom)
             elif isinstance(literal, MetricNegation):
-                found.extend(atoms_of(literal.metric))
-        return tuple(found)
+                atoms.extend(atoms_of(literal.metric))
+        return tuple(atoms)
 
     @property
     def is_metric(self) -> bool:
-        """Whether operators of time stand in it."""
+        """Whether the rule uses temporal operators."""
         return True
 
 
@@ -299,7 +304,7 @@ def rule_changes(
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A predicate: its full name, and what is known of its columns."""
+    """A predicate: its full name, and the names and types of its columns."""
 
     name: str  # `edge`, or the full IRI for `ex:edge` and `<…>`
     arity: int
@@ -321,13 +326,13 @@ def column_names(columns: Sequence[str | None]) -> tuple[str, ...]:
     >>> column_names(("who", None, "c2"))
     ('who', 'c2_', 'c2')
     """
-    taken = {name for name in columns if name is not None}
-    return tuple(name or free_name(f"c{position}", taken) for position, name in enumerate(columns, 1))
+    used = {name for name in columns if name is not None}
+    return tuple(name or free_name(f"c{position}", used) for position, name in enumerate(columns, 1))
 
 
-def free_name(name: str, taken: Container[str]) -> str:
-    """Return the name, or one like it that is not taken."""
-    while name in taken:
+def free_name(name: str, used: Container[str]) -> str:
+    """Return the name, with underscores appended if it is already used."""
+    while name in used:
         name += "_"
     return name
 
@@ -352,11 +357,11 @@ AnyFact = TypeVar("AnyFact", bound=Fact)
 
 
 def facts_by_predicate(facts: Iterable[AnyFact]) -> dict[str, list[AnyFact]]:
-    """Facts, grouped by their predicates in the order in which these come first."""
-    found: dict[str, list[AnyFact]] = {}
+    """Facts by predicate; predicates are in the order of their first facts."""
+    groups: dict[str, list[AnyFact]] = {}
     for fact in facts:
-        found.setdefault(fact.predicate, []).append(fact)
-    return found
+        groups.setdefault(fact.predicate, []).append(fact)
+    return groups
 
 
 OptionValue = str | int | float | bool | tuple[str, ...]
@@ -449,15 +454,13 @@ class Program:
 
     @property
     def derived(self) -> frozenset[str]:
-        """The predicates that stand in some rule's head."""
+        """The predicates of rule heads."""
         return frozenset(rule.head.predicate for rule in self.rules)
 
     def find(self, name: str) -> Predicate | None:
         """The predicate of this name, in full or as the program writes it, if there is one."""
-        known = self.predicates.get(name)
-        if known is not None:
-            return known
-        return next((predicate for predicate in self.predicates.values() if predicate.written == name), None)
+        matches = (predicate for predicate in self.predicates.values() if predicate.written == name)
+        return self.predicates.get(name) or next(matches, None)
 
     def defining(self, name: str, arity: int) -> Program:
         """The program with a predicate that it does not mention."""
@@ -465,7 +468,7 @@ class Program:
         return replace(self, predicates={**self.predicates, name: predicate})
 
     def confined(self, sandbox: Sandbox) -> Program:
-        """The program with this sandbox, for its imports and exports and for what is added to it."""
+        """The program with this sandbox, for its imports and exports and for statements added later."""
         if sandbox == self.sandbox:
             return self
         return replace(
@@ -484,23 +487,23 @@ class Program:
 
     @cached_property
     def _imported(self) -> Mapping[str, tuple[ColumnType, ...]]:
-        """The types that imports give to predicates, where they agree."""
-        found: dict[str, set[tuple[ColumnType, ...]]] = {}
+        """The column types of imported predicates whose imports agree."""
+        types_of: dict[str, set[tuple[ColumnType, ...]]] = {}
         for transfer in self.imports:
-            found.setdefault(transfer.predicate, set()).add(transfer.types or ())
-        return {name: next(iter(types)) for name, types in found.items() if len(types) == 1}
+            types_of.setdefault(transfer.predicate, set()).add(transfer.types or ())
+        return {name: next(iter(types)) for name, types in types_of.items() if len(types) == 1}
 
     @property
     def output_predicates(self) -> tuple[str, ...]:
         """The output: the predicates of @output and @export, else all derived ones.
 
-        Without rules and queries they are all predicates; never those that rule sets derive for themselves.
+        Without rules and queries they are all predicates; never the private predicates of rule sets.
         """
         requested = dict.fromkeys((*self.outputs, *(export.predicate for export in self.exports)))
         if requested:
             return tuple(requested)
-        shown = self.derived if self.rules or self.queries else self.predicates.keys()
-        return tuple(sorted(name for name in shown - BUILT_IN if not name.startswith(PRIVATE)))
+        candidates = self.derived if self.rules or self.queries else self.predicates.keys()
+        return tuple(sorted(name for name in candidates - BUILT_IN if not name.startswith(PRIVATE)))
 
 
 def variables_of(expression: Expression) -> Iterator[Variable]:

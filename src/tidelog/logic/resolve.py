@@ -23,7 +23,7 @@ from tidelog.errors import (
     suggest,
 )
 from tidelog.logic import clauses
-from tidelog.logic.clauses import Surroundings
+from tidelog.logic.clauses import ClauseContext
 from tidelog.logic.conversions import read_any, read_exact
 from tidelog.logic.equality_axioms import axioms
 from tidelog.logic.expressions import ExpressionContext, Expressions, intervals_of
@@ -127,7 +127,7 @@ def warned(program: Program) -> Program:
 
 
 def warn(warned: Iterable[Diagnostic]) -> None:
-    """Warn a caller in Python of what is hardly meant."""
+    """Issue Python warnings for constructs that are probably mistakes."""
     for item in warned:
         if item.code in codes.HARDLY_MEANT:
             warnings.warn(str(item), ProgramWarning, stacklevel=_depth())
@@ -160,7 +160,7 @@ def resolve(
     path: Path | None = None,
     sandbox: Sandbox = OPEN,
 ) -> Program:
-    """The program that the document means.
+    """Resolve a document to a program.
 
     `parameters` are texts, `known` the predicates whose facts are not in the program. Relative paths lie in
     `folder`; `path` is the document's own, so that it is not read again if a file that it includes
@@ -197,7 +197,7 @@ def resolve_query(
     """
     resolver = Resolver(program, known or {}, {})
     expected = set(resolver.signatures.predicates)
-    query = clauses.query(literals, text, None, resolver.surroundings(resolver.scope))
+    query = clauses.query(literals, text, None, resolver.context(resolver.scope))
     for name, predicate in resolver.signatures.predicates.items():
         if name not in expected:
             resolver.report_unknown(Use(name, predicate.written, predicate.span), expected)
@@ -206,7 +206,7 @@ def resolve_query(
 
 
 class Resolver:
-    """Resolves documents on top of a program. Mutable: it gathers what the statements say."""
+    """Resolves documents on top of a program. Mutable: it collects rules, facts and directives."""
 
     def __init__(
         self, program: Program, known: Mapping[str, Predicate], parameters: Mapping[str, str]
@@ -231,7 +231,7 @@ class Resolver:
 
     def resolve(self, document: ast.DocumentNode, folder: Path | None) -> Program:
         """The program with the document's statements, or all that is wrong with them."""
-        # Trees and programs have no cycles: looking for some takes longer than resolving many facts.
+        # Trees and programs have no reference cycles: collecting garbage would take longer than resolving.
         was_enabled = gc.isenabled()
         gc.disable()
         try:
@@ -251,7 +251,7 @@ class Resolver:
         return self.program()
 
     def program(self) -> Program:
-        """The program as gathered so far."""
+        """The program of the statements resolved so far."""
         return Program(
             dict(self.signatures.predicates),
             tuple(self.rules),
@@ -270,9 +270,9 @@ class Resolver:
             tuple(self.includes.scopes),
         )
 
-    def surroundings(self, scope: Scope) -> Surroundings:
-        """What a clause written in the scope sees."""
-        return Surroundings(scope, self.parameters, self.report, self.signatures)
+    def context(self, scope: Scope) -> ClauseContext:
+        """The context of a clause in this scope."""
+        return ClauseContext(scope, self.parameters, self.report, self.signatures)
 
     # ---- declarations, which hold for the whole program
 
@@ -315,14 +315,14 @@ class Resolver:
     # ---- statements
 
     def statement(self, placed: ScopedStatement) -> None:
-        """Take what a statement says."""
+        """Process one statement."""
         statement, scope = placed.statement, placed.scope
         match statement:
             case ast.ClauseNode():
                 self.clause(statement, scope)
             case ast.QueryNode(body):
                 text = statement.span.text if statement.span is not None else ""
-                self.queries.append(clauses.query(body, text, statement.span, self.surroundings(scope)))
+                self.queries.append(clauses.query(body, text, statement.span, self.context(scope)))
             case ast.ImportDirectiveNode() | ast.ExportDirectiveNode():
                 self._transfer(statement, placed)
             case ast.OutputDirectiveNode(symbols):
@@ -357,16 +357,16 @@ class Resolver:
         self.is_integer_time = kind == TIMELINES[0]
 
     def clause(self, clause: ast.ClauseNode, scope: Scope) -> None:
-        """Take the facts or rules of a clause."""
+        """Add the facts or rules of a clause."""
         if clause.sign is not None:
             what = "rule" if clause.body else "fact"
             message = f"a {what} signed `{clause.sign}` belongs in a change script"
             help = "remove the sign, or move it to a change script, for `tidelog stream`"
             self.report.error(codes.CHANGE_IN_PROGRAM, message, clause.span, help)
         elif clause.body:
-            self.rules.extend(clauses.rules(clause, self.surroundings(scope)))
+            self.rules.extend(clauses.rules(clause, self.context(scope)))
         else:
-            self.take_facts(clauses.facts(clause, self.surroundings(scope)))
+            self.take_facts(clauses.facts(clause, self.context(scope)))
 
     def take_facts(self, facts: Iterable[Fact]) -> None:
         """Take facts, and note which predicates have times."""
@@ -409,16 +409,16 @@ class Resolver:
     # ---- the program as a whole
 
     def check_whole(self) -> None:
-        """Report what only the whole program shows."""
+        """Report errors that only the whole program shows."""
         expected = set(self.signatures.predicates)
         for use in self.required if self.includes.complete else ():
             if use.name not in expected:
                 self.report_unknown(use, expected)
         if self.includes.complete and not any(item.code in codes.LEFT_OUT for item in self.report.errors):
             self.signatures.warn_of_empty()
-        known = self.signatures.predicates
-        assumed = axioms(known) if EQUAL in known else ()
-        self.report.add(*cycles((*self.rules, *assumed), known))
+        predicates = self.signatures.predicates
+        implied = axioms(predicates) if EQUAL in predicates else ()
+        self.report.add(*cycles((*self.rules, *implied), predicates))
         self.check_times()
 
     def check_times(self) -> None:
@@ -427,15 +427,15 @@ class Resolver:
         On the integer timeline, report intervals without an integer.
         """
         if self.is_integer_time:
-            found = [(fact.interval, fact.span) for fact in self.facts if isinstance(fact, TimedFact)]
-            found += [(interval, rule.span) for rule in self.rules for interval in intervals_of(rule)]
-            for interval, span in found:
+            intervals = [(fact.interval, fact.span) for fact in self.facts if isinstance(fact, TimedFact)]
+            intervals += [(interval, rule.span) for rule in self.rules for interval in intervals_of(rule)]
+            for interval, span in intervals:
                 if not interval.has_integer:
                     self.report.error(codes.BAD_TIME, f"no integer lies in the interval {interval}", span)
         self.report.add(*misplaced_times(self.program()))
 
     def report_unknown(self, use: Use, expected: Iterable[str]) -> None:
-        """Report a predicate of which nothing is known."""
+        """Report an unknown predicate."""
         if use.name in self.signatures.refused:
             return
         names = [self.signatures.predicates[name].written for name in sorted(expected)]
@@ -450,31 +450,31 @@ class Resolver:
 
 def giving_times(program: Program, names: Iterable[str]) -> Program:
     """Return the program in which predicates have times; raise ProgramError if a rule cannot read that."""
-    known = replace(program, given_times=program.given_times.union(names))
-    misplaced = misplaced_times(known)
+    timed_program = replace(program, given_times=program.given_times.union(names))
+    misplaced = misplaced_times(timed_program)
     if misplaced:
         raise ProgramError(misplaced)
-    return known
+    return timed_program
 
 
 def misplaced_times(program: Program) -> list[Diagnostic]:
-    """Return what is wrong with rules that read or derive temporal facts: aggregates, equality."""
-    timed, found = program.timed, []
+    """Return errors in rules that read or derive temporal facts: aggregates and equality."""
+    timed, errors = program.timed, []
     for rule in program.rules if timed else ():
-        read = not rule.read.isdisjoint(timed)
-        if rule.aggregations and (read or rule.is_metric):
+        reads_timed = not rule.read.isdisjoint(timed)
+        if rule.aggregations and (reads_timed or rule.is_metric):
             message = "an aggregate over temporal facts"
             help = "aggregate facts without times; summarise over time with metric operators"
-            found.append(Diagnostic(codes.TIMED_AGGREGATE, message, rule.span, help))
+            errors.append(Diagnostic(codes.TIMED_AGGREGATE, message, rule.span, help))
         if rule.head.predicate in (EQUAL, DIFFERENT):
             message = "equality in a program with temporal facts"
             help = "equality has no times; derive it in a program without temporal facts"
-            found.append(Diagnostic(codes.TIMED_EQUALITY, message, rule.span, help))
-    return found
+            errors.append(Diagnostic(codes.TIMED_EQUALITY, message, rule.span, help))
+    return errors
 
 
 def read_parameter(text: str) -> Value:
-    """The value of a parameter given as text: the term that it writes, else what a data field would be."""
+    """The value of a parameter given as text: a term, or else a value as in a data field."""
     try:
         return read_exact(text)
     except ValueError:

@@ -8,7 +8,7 @@ import os
 import re
 import stat
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from tidelog.errors import (
@@ -25,6 +25,7 @@ from tidelog.errors import (
 from tidelog.errors.codes import MISSING_FULL_STOP
 from tidelog.logic.program import OPEN, Constant, Sandbox
 from tidelog.logic.values import Kind, Value
+from tidelog.records import dataclass
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse_with_errors
 
@@ -39,7 +40,7 @@ class Report:
     """Errors and warnings found so far, each once."""
 
     def __init__(self) -> None:
-        self._found: dict[Diagnostic, None] = {}
+        self._diagnostics: dict[Diagnostic, None] = {}
 
     def error(
         self,
@@ -58,22 +59,22 @@ class Report:
 
     def add(self, *diagnostics: Diagnostic) -> None:
         """Add diagnostics that another stage made."""
-        self._found.update(dict.fromkeys(diagnostics))
+        self._diagnostics.update(dict.fromkeys(diagnostics))
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
         """The errors, in the order in which they were found."""
-        return tuple(item for item in self._found if item.severity is Severity.ERROR)
+        return tuple(item for item in self._diagnostics if item.severity is Severity.ERROR)
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
         """The warnings, by place."""
-        return by_position(item for item in self._found if item.severity is Severity.WARNING)
+        return by_position(item for item in self._diagnostics if item.severity is Severity.WARNING)
 
     def check(self, ignored: Container[str] = ()) -> None:
-        """Raise everything found, by place, if any of it is an error; without what is to be ignored."""
+        """Raise all diagnostics by position if any is an error; leave out codes in `ignored`."""
         if self.errors:
-            raise ProgramError(by_position(item for item in self._found if item.code not in ignored))
+            raise ProgramError(by_position(item for item in self._diagnostics if item.code not in ignored))
 
 
 def label(span: Span | None, text: str) -> tuple[Label, ...]:
@@ -202,11 +203,13 @@ def written(symbol: ast.Symbol) -> str:
             return f"<{text}>"
 
 
-def _prefix_help(prefix: str, known: dict[str, str]) -> str:
+def _prefix_help(prefix: str, prefixes: dict[str, str]) -> str:
     """What to do about an unknown prefix: the well-known IRI, a similar prefix, or how to declare one."""
     if prefix in WELL_KNOWN:
         return f"declare it: `@prefix {prefix}: <{WELL_KNOWN[prefix]}> .`"
-    return suggest(f"{prefix}:", (f"{name}:" for name in known)) or f"declare it: `@prefix {prefix}: <…> .`"
+    return (
+        suggest(f"{prefix}:", (f"{name}:" for name in prefixes)) or f"declare it: `@prefix {prefix}: <…> .`"
+    )
 
 
 def resolve_iri(reference: str, base: str | None) -> str:
@@ -232,9 +235,9 @@ def resolve_iri(reference: str, base: str | None) -> str:
 
 
 def _split(iri: str) -> tuple[str | None, str | None, str, str | None, str | None]:
-    found = _PARTS.fullmatch(iri)
-    assert found is not None, "the expression matches every text"
-    return found[1], found[2], found[3], found[4], found[5]
+    match = _PARTS.fullmatch(iri)
+    assert match is not None, "the expression matches every text"
+    return match[1], match[2], match[3], match[4], match[5]
 
 
 def _merge(base_path: str, path: str, authority: str | None) -> str:
@@ -244,18 +247,18 @@ def _merge(base_path: str, path: str, authority: str | None) -> str:
 
 
 def _without_dots(path: str) -> str:
-    """The path with its `.` and `..` steps taken."""
-    kept: list[str] = []
+    """The path with its `.` and `..` steps resolved."""
+    resolved: list[str] = []
     steps = path.split("/")
     for step in steps:
         if step == "..":
-            if len(kept) > 1 or (kept and kept[0]):
-                kept.pop()
+            if len(resolved) > 1 or (resolved and resolved[0]):
+                resolved.pop()
         elif step != ".":
-            kept.append(step)
-    if steps[-1] in (".", "..") and kept and kept[-1]:
-        kept.append("")
-    return "/".join(kept) if kept != [""] else path[:1]
+            resolved.append(step)
+    if steps[-1] in (".", "..") and resolved and resolved[-1]:
+        resolved.append("")
+    return "/".join(resolved) if resolved != [""] else path[:1]
 
 
 def _join(
@@ -271,8 +274,8 @@ def _join(
 # ---- includes
 #
 # A file is read once, however often and from wherever it is included, so cycles do no harm. It has a
-# scope of its own: it sees none of the including file's prefixes, but the including file sees its prefixes.
-# A path that leads nowhere is looked for among the rule sets that come with tidelog.
+# separate scope: it sees none of the including file's prefixes, but the including file sees its prefixes.
+# A path that does not exist is searched among the rule sets that come with tidelog.
 
 MOST_BYTES = 256 << 20  # of an included file
 
@@ -313,8 +316,8 @@ class Includes:
         self, directive: ast.IncludeDirectiveNode, scope: Scope, folder: Path | None
     ) -> Iterator[ScopedStatement]:
         try:
-            shown = self._find(directive, folder or Path())
-            path = Path(os.path.realpath(shown))
+            found = self._find(directive, folder or Path())
+            path = Path(os.path.realpath(found))
         except DataError as error:
             self.report.add(*error.diagnostics)
             self.complete = False
@@ -324,9 +327,9 @@ class Includes:
             return
         if path not in self.scopes:
             self.scopes[path] = Scope()
-            document = self._read(shown, directive)
+            document = self._read(found, directive)
             if document is not None:
-                yield from self.gather(document, self.scopes[path], shown.parent)
+                yield from self.gather(document, self.scopes[path], found.parent)
         scope.adopt(self.scopes[path])
 
     def _find(self, directive: ast.IncludeDirectiveNode, folder: Path) -> Path:
@@ -369,14 +372,15 @@ class Includes:
 
 
 def _text_of(path: Path) -> str | None:
-    """The text of a file; None for what is none, such as a pipe or a device, and for one that is too large.
+    """The text of a file; None if it is too large or not a regular file, such as a pipe or a device.
 
-    What might never end is not even opened, and what grows while it is read is left.
+    Other files are not opened, since they might never end. A file that grows while it is read counts as too
+    large.
     """
-    found = path.stat()
-    if stat.S_ISDIR(found.st_mode):
+    status = path.stat()
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError
-    if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
+    if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_BYTES:
         return None
     with path.open(encoding="utf-8") as file:
         text = file.read(MOST_BYTES + 1)

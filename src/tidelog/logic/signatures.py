@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidelog.errors import Span, codes, counted, suggest
 from tidelog.logic import values
@@ -11,6 +11,7 @@ from tidelog.logic.conversions import exact
 from tidelog.logic.program import BOTTOM, Constant, Predicate, Term, Variable
 from tidelog.logic.scopes import UNRESOLVED, Report, ending, label
 from tidelog.logic.values import MOST_DIGITS, ColumnType, Kind
+from tidelog.records import dataclass
 from tidelog.syntax import ast
 
 # ---- column types
@@ -49,8 +50,8 @@ def read_type(name: str, span: Span | None, report: Report, *, skip: bool = Fals
     if name.startswith(SIZED):
         return _read_size(name, span, report)
     if name not in TYPES:
-        known = ", ".join(dict.fromkeys(column_type.value for column_type in TYPES.values()))
-        help = suggest(name, TYPES) or f"the types are {known}"
+        names = ", ".join(dict.fromkeys(column_type.value for column_type in TYPES.values()))
+        help = suggest(name, TYPES) or f"the types are {names}"
         report.error(codes.UNKNOWN_COLUMN_TYPE, f"unknown column type `{name}`", span, help)
     return TYPES.get(name, ColumnType.ANY)
 
@@ -73,7 +74,7 @@ def share_values(left: ColumnType, right: ColumnType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """The declared type of a column in which something stands, and where."""
+    """The declared type of the column in which a term occurs, with its description and span."""
 
     type: ColumnType
     column: str
@@ -81,23 +82,23 @@ class Typed:
 
 
 class Columns:
-    """The columns in which the terms of one clause stand. Mutable: it notes the types of the variables."""
+    """Checks the terms of one clause against column types. Mutable: it records the types of variables."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
         self.types: dict[Variable, Typed] = {}
 
     def term(self, term: Term, predicate: Predicate, column: int, span: Span | None) -> Term:
-        """The term as the column holds it; what cannot be of the column's type is reported."""
+        """The term converted to the column's type; report one that cannot have it."""
         if isinstance(term, Constant):
             return self.constant(term, predicate, column, span)
-        found = _typed(predicate, column, span)
-        if found is None:
+        typed = _typed(predicate, column, span)
+        if typed is None:
             return term
-        earlier = self.types.setdefault(term, found)
-        if not share_values(earlier.type, found.type):
+        earlier = self.types.setdefault(term, typed)
+        if not share_values(earlier.type, typed.type):
             message = (
-                f"variable `?{term.name}` is {_a(found.type)} in {found.column}, "
+                f"variable `?{term.name}` is {_a(typed.type)} in {typed.column}, "
                 f"but {_a(earlier.type)} in {earlier.column}"
             )
             labels = label(earlier.span, f"{_a(earlier.type)} here")
@@ -105,28 +106,28 @@ class Columns:
         return term
 
     def constant(self, constant: Constant, predicate: Predicate, column: int, span: Span | None) -> Constant:
-        """The constant as the column holds it; one that cannot be of the column's type is reported."""
-        found = _typed(predicate, column, span)
-        if found is None or constant is UNRESOLVED or constant.value.extra == values.NULL_DATATYPE:
+        """The constant converted to the column's type; report one that cannot have it."""
+        typed = _typed(predicate, column, span)
+        if typed is None or constant is UNRESOLVED or constant.value.extra == values.NULL_DATATYPE:
             return constant
-        value = values.conform(constant.value, found.type)
+        value = values.conform(constant.value, typed.type)
         if value is not None:
             return Constant(value)
-        message = f"`{exact(constant.value)}` is not {_a(found.type)}, as {found.column} is declared to be"
+        message = f"`{exact(constant.value)}` is not {_a(typed.type)}, as {typed.column} is declared to be"
         labels = label(predicate.span if predicate.declared else None, "declared here")
-        is_name = found.type is ColumnType.STRING and constant.value.kind is Kind.IRI
+        is_name = typed.type is ColumnType.STRING and constant.value.kind is Kind.IRI
         help = f'write `"{constant.value.content}"` if text is meant' if is_name else None
         self.report.error(codes.CONSTANT_OF_OTHER_TYPE, message, span, help, labels)
         return constant
 
 
 def _typed(predicate: Predicate, column: int, span: Span | None) -> Typed | None:
-    """What is declared of a column of the predicate, if it has such a column."""
+    """The declared type of a column of the predicate; None if the column is undeclared or missing."""
     if column >= len(predicate.types) or predicate.types[column] is ColumnType.ANY:
         return None
     name = predicate.columns[column]
-    shown = f"`{name}`" if name is not None else f"{column + 1}"
-    return Typed(predicate.types[column], f"column {shown} of `{predicate.written}`", span)
+    column_name = f"`{name}`" if name is not None else f"{column + 1}"
+    return Typed(predicate.types[column], f"column {column_name} of `{predicate.written}`", span)
 
 
 def _a(column_type: ColumnType) -> str:
@@ -137,7 +138,7 @@ def _a(column_type: ColumnType) -> str:
 
 # ---- signatures
 #
-# Mutable while a program is resolved; `predicates` is what remains of it.
+# Mutable while a program is resolved; the program keeps `predicates`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +151,12 @@ class Use:
 
 
 class Signatures:
-    """The predicates met so far."""
+    """The predicates declared or used so far."""
 
-    def __init__(self, report: Report, known: Mapping[str, Predicate]) -> None:
+    def __init__(self, report: Report, predicates: Mapping[str, Predicate]) -> None:
         self.report = report
-        self.predicates: dict[str, Predicate] = dict(known)
-        self.filled: set[str] = set(known)  # may hold facts: explicit, imported, derived or declared
+        self.predicates: dict[str, Predicate] = dict(predicates)
+        self.filled: set[str] = set(predicates)  # may hold facts: explicit, imported, derived or declared
         self.refused: set[str] = set()  # built-in predicates that were used with arguments
 
     def refuse_arguments(self, use: Use) -> Use:
@@ -190,7 +191,7 @@ class Signatures:
         self.filled.add(use.name)
 
     def use(self, use: Use, arity: int) -> Predicate:
-        """The predicate used with this arity, as known so far."""
+        """Record a use with this arity, and return the predicate as known so far."""
         earlier = self.predicates.get(use.name)
         if earlier is None:
             earlier = Predicate(
@@ -213,7 +214,7 @@ class Signatures:
         self.filled.add(name)
 
     def name_columns(self, name: str, columns: Sequence[str | None]) -> None:
-        """Name the predicate's columns after a rule's head, if nothing else names them."""
+        """Name the predicate's columns after a rule's head, if they have no names yet."""
         predicate = self.predicates[name]
         if predicate.declared or any(predicate.columns) or len(columns) != predicate.arity:
             return

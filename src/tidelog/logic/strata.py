@@ -1,12 +1,11 @@
-"""Orders: of rules in strata, so that what is negated or aggregated is complete; of literals in bodies, so
-that variables are bound.
+"""Stratification of rules, so that negated and aggregated predicates are complete when they are read; order
+of literals in bodies, so that variables are bound before they are used.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from tidelog.errors import Diagnostic, Label, ProgramError, codes
@@ -29,6 +28,7 @@ from tidelog.logic.program import (
     literal_variables,
     variables_of,
 )
+from tidelog.records import dataclass
 
 # ---- strata
 #
@@ -63,9 +63,9 @@ class Dependency:
 
 
 def strata(rules: Sequence[Rule], predicates: Mapping[str, Predicate] | None = None) -> tuple[Stratum, ...]:
-    """The strata of the rules, each after those it depends on; a ProgramError if there are none.
+    """The strata of the rules, each after those it depends on; raise ProgramError if there are none.
 
-    `predicates` serve to write names in messages as the program does.
+    `predicates` gives the names in messages their written form.
     """
     faults = cycles(rules, predicates or {})
     if faults:
@@ -127,27 +127,27 @@ def components(graph: Graph) -> list[tuple[str, ...]]:
     search = _Search(graph)
     for root in graph:
         search.visit(root)
-    return search.found
+    return search.components
 
 
 class _Search:
-    """Tarjan's depth-first search, with a path of its own so that long chains need no recursion."""
+    """Tarjan's depth-first search with an explicit stack, so that long chains do not exhaust Python's."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.place = {node: number for number, node in enumerate(graph)}
         self.index: dict[str, int] = {}
         self.lowest: dict[str, int] = {}  # of the nodes whose component is still open, in order of entry
-        self.found: list[tuple[str, ...]] = []
+        self.components: list[tuple[str, ...]] = []
 
     def visit(self, root: str) -> None:
-        """Find the components that are reached from `root` and were not found before."""
+        """Find the components reached from `root` that are not found yet."""
         path = [(root, self.enter(root))] if root not in self.index else []
         while path:
             node, successors = path[-1]
-            fresh = next((successor for successor in successors if successor not in self.index), None)
-            if fresh is not None:
-                path.append((fresh, self.enter(fresh)))
+            unvisited = next((successor for successor in successors if successor not in self.index), None)
+            if unvisited is not None:
+                path.append((unvisited, self.enter(unvisited)))
             else:
                 path.pop()
                 self.leave(node)
@@ -158,7 +158,7 @@ class _Search:
         return iter(self.graph[node])
 
     def leave(self, node: str) -> None:
-        """Close the component of `node` if nothing in it reaches further back."""
+        """Complete the component of `node` if none of its nodes reaches an earlier one."""
         reached = [self.lowest[successor] for successor in self.graph[node] if successor in self.lowest]
         self.lowest[node] = min([self.lowest[node], *reached])
         if self.lowest[node] < self.index[node]:
@@ -166,7 +166,7 @@ class _Search:
         component = [self.lowest.popitem()[0]]
         while component[-1] != node:
             component.append(self.lowest.popitem()[0])
-        self.found.append(tuple(sorted(component, key=self.place.__getitem__)))
+        self.components.append(tuple(sorted(component, key=self.place.__getitem__)))
 
 
 def _dependencies(rules: Iterable[Rule]) -> Iterator[Dependency]:
@@ -228,7 +228,7 @@ def _advice(kind: str, is_merging: bool) -> str:
 
 # ---- safety
 #
-# Positive atoms bind their variables, and an equality binds a variable that stands alone on one side once the
+# Positive atoms bind their variables, and an equality binds a variable that is one of its sides once the
 # other side is bound. A variable in any other literal must be bound by one of these.
 
 MATCHING = (Atom, Metric, Throughout)  # literals that give their variables values
@@ -236,7 +236,7 @@ MATCHING = (Atom, Metric, Throughout)  # literals that give their variables valu
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """The literals in order, those last that cannot be evaluated, and the variables that nothing binds."""
+    """The ordered literals, with those that cannot be evaluated last, and the unbound variables."""
 
     body: tuple[Literal, ...]
     unbound: tuple[Variable, ...]
@@ -284,7 +284,7 @@ def local_variables(body: Iterable[Literal], outside: Iterable[Variable]) -> fro
 def _first_ready(
     waiting: Sequence[Literal], bound: Collection[Variable], matched: Collection[Variable]
 ) -> tuple[int, Literal] | None:
-    """The first literal that can be evaluated now, as it is then to be read, with its position."""
+    """The first literal that can be evaluated now, in its final form, with its position."""
     for position, literal in enumerate(waiting):
         ready = _ready(literal, bound, matched)
         if ready is not None:
@@ -314,7 +314,7 @@ def _ready(literal: Literal, bound: Collection[Variable], matched: Collection[Va
 def _binds(
     variable: Variable, expression: Expression, bound: Collection[Variable], matched: Collection[Variable]
 ) -> bool:
-    """Whether an equality gives the variable its value; one that atoms match is compared instead."""
+    """Whether an equality assigns the variable; a variable that atoms match is compared instead."""
     if variable in bound or variable in matched:
         return False
     return all(other in bound for other in variables_of(expression))
@@ -323,7 +323,7 @@ def _binds(
 def _unbound(
     waiting: Iterable[Literal], needed: Iterable[Variable], bound: Collection[Variable]
 ) -> tuple[Variable, ...]:
-    """The variables that are used but never bound, without those that follow from others of them."""
+    """The variables that are used but never bound, without those that binding others would bind."""
     waiting = tuple(waiting)
     used = (*needed, *(variable for literal in waiting for variable in literal_variables(literal)))
     missing = dict.fromkeys(variable for variable in used if variable not in bound)

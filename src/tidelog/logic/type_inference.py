@@ -1,15 +1,15 @@
-"""Type inference: what the columns of each predicate can hold, before anything is derived.
+"""Type inference: the types that the columns of each predicate can hold, before evaluation.
 
-A column holds what its declaration, its imports, the given data, the facts of the program and the rules that
-derive it say. Types only grow from round to round, so that recursive rules come to an end.
+The types of a column come from its declaration, its imports, the given data, the facts of the program and the
+rules that derive it. Types only grow from round to round, so that inference over recursive rules terminates.
 
-Invariant: whatever the rules derive from facts of the given types is of the inferred types.
+Invariant: all facts that the rules derive from facts of the given types are of the inferred types.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tidelog.errors import Diagnostic, Severity, Span, codes
 from tidelog.logic.conversions import exact
@@ -56,6 +56,7 @@ from tidelog.logic.types import (
     written,
 )
 from tidelog.logic.values import ColumnType, Kind, Value, exact_number
+from tidelog.records import dataclass
 
 Columns = tuple[Types, ...]
 Schema = tuple[Contents, ...]
@@ -67,17 +68,17 @@ DIVISIONS = ("/", "REM")
 
 @dataclass(frozen=True, slots=True)
 class Inferred:
-    """The types of the columns of predicates, and what can never match."""
+    """The types of the columns of predicates, and warnings about literals that never match."""
 
     columns: Mapping[str, Columns]
     warnings: tuple[Diagnostic, ...] = ()
 
     def of(self, predicate: Predicate) -> Columns:
-        """Return the types of the columns of a predicate, `ANY` where nothing is known."""
+        """Return the types of the columns of a predicate, `ANY` where they are unknown."""
         return self.columns.get(predicate.name, (ANY,) * predicate.arity)
 
     def schema(self, predicate: Predicate) -> Schema:
-        """Return what the columns of a predicate hold; anything, where they never hold a value."""
+        """Return the schema of a predicate; columns that never hold a value have type any."""
         pairs = zip(self.of(predicate), predicate.types, strict=True)
         return tuple(
             Contents(types or ANY, declared.size if types == {Type.DECIMAL} else None)
@@ -92,17 +93,17 @@ def infer(
 ) -> Inferred:
     """Infer the types of all columns of a program.
 
-    `given` has the types of data that comes from outside, by predicate, `nulls` the type of missing values
-    where these are values, which columns hold in addition to what is declared. A predicate without declared
-    or inferred types may hold anything, since its facts come from outside.
+    `given` has the types of external data by predicate, `nulls` the types of missing values where these are
+    values, which columns hold in addition to the declared types. A predicate without declared or inferred
+    types may hold any values, since its facts are external.
     """
-    known = _known(program, given, nulls)
+    column_types = _inferred(program, given, nulls)
     warnings: dict[Diagnostic, None] = {}
     for rule in (*program.rules, *(query.rule for query in program.queries)):
-        checked = _Rule(rule, known)
+        checked = _Rule(rule, column_types)
         checked.head()
         warnings.update(dict.fromkeys(checked.warnings))
-    return Inferred(known.columns, by_position(warnings))
+    return Inferred(column_types.columns, by_position(warnings))
 
 
 def infer_columns(
@@ -110,30 +111,30 @@ def infer_columns(
     given: Mapping[str, Columns] | None = None,
     nulls: Mapping[str, Columns] | None = None,
 ) -> Inferred:
-    """Infer the types of all columns, without looking for what can never match."""
-    return Inferred(_known(program, given, nulls).columns)
+    """Infer the types of all columns, without checking for literals that never match."""
+    return Inferred(_inferred(program, given, nulls).columns)
 
 
-def _known(
+def _inferred(
     program: Program,
     given: Mapping[str, Columns] | None,
     nulls: Mapping[str, Columns] | None = None,
-) -> _Known:
-    known = _Known(program, given or {}, nulls=nulls)
-    known.complete()
-    return known
+) -> _ColumnTypes:
+    column_types = _ColumnTypes(program, given or {}, nulls=nulls)
+    column_types.complete()
+    return column_types
 
 
 def infer_answers(rule: Rule, inferred: Inferred, program: Program) -> tuple[Columns, tuple[Diagnostic, ...]]:
-    """Infer the types of the answers of a query's rule, and what can never match in it."""
-    known = _Known(program, {}, dict(inferred.columns))
-    checked = _Rule(rule, known)
+    """Infer the types of the answers of a query's rule, with warnings about literals that never match."""
+    column_types = _ColumnTypes(program, {}, dict(inferred.columns))
+    checked = _Rule(rule, column_types)
     checked.head()
     return tuple(checked.term(term) or ANY for term in rule.head.terms), checked.warnings
 
 
-class _Known:
-    """What is known of columns so far. Mutable: it grows."""
+class _ColumnTypes:
+    """The types of columns inferred so far. Mutable: they grow."""
 
     def __init__(
         self,
@@ -159,24 +160,24 @@ class _Known:
         self._is_equal = EQUAL in program.predicates
 
     def _explicit_types(self, given: Mapping[str, Columns]) -> dict[str, Columns]:
-        """Return the types of what is not derived."""
+        """Return the types of explicit and imported facts."""
         program = self.program
-        found = dict(given)
+        types_of = dict(given)
         for name, columns in types_of_facts(program.facts).items():
-            found[name] = united(found.get(name, columns), columns)
+            types_of[name] = united(types_of.get(name, columns), columns)
         for transfer in program.imports:
             predicate = program.predicates[transfer.predicate]
             types = transfer.types or predicate.types
             columns = _imported(transfer, types, predicate.arity)
-            found[predicate.name] = united(found.get(predicate.name, columns), columns)
+            types_of[predicate.name] = united(types_of.get(predicate.name, columns), columns)
         derived = program.derived
         for name, predicate in program.predicates.items():
             unknown = (NEVER if name in derived else ANY,) * predicate.arity
-            found[name] = self.declared.get(name, found.get(name, unknown))
-        return found
+            types_of[name] = self.declared.get(name, types_of.get(name, unknown))
+        return types_of
 
     def complete(self) -> None:
-        """Add what the rules derive, until nothing is new."""
+        """Add the types that the rules derive, up to the fixpoint."""
         readers: dict[str, list[Rule]] = {}
         for rule in self.program.rules:
             for name in {atom.predicate for atom in rule.positive}:
@@ -200,8 +201,8 @@ class _Known:
         """Add the types of constants that may be equal to what a column holds."""
         equal = NEVER.union(*self.columns.get(EQUAL, ()))
         for name in self.columns.keys() - self.declared.keys():
-            spread = (types | equal if types & equal else types for types in self.columns[name])
-            self.columns[name] = tuple(spread)
+            merged = (types | equal if types & equal else types for types in self.columns[name])
+            self.columns[name] = tuple(merged)
 
     def of(self, atom: Atom) -> Columns:
         """Return the types of the columns of an atom's predicate."""
@@ -212,31 +213,31 @@ class _Known:
         return all(self.of(atom))
 
     def written(self, atom: Atom, place: int) -> str:
-        """Return how a column is called in a message."""
+        """Return the description of a column in messages."""
         predicate = self.program.predicates.get(atom.predicate)
         name = None if predicate is None else predicate.columns[place]
-        shown = f"`{name}`" if name is not None else f"{place + 1}"
-        return f"column {shown} of `{atom.predicate if predicate is None else predicate.written}`"
+        label = f"`{name}`" if name is not None else f"{place + 1}"
+        return f"column {label} of `{atom.predicate if predicate is None else predicate.written}`"
 
 
 @dataclass(slots=True)
 class _Rule:
-    """One rule with what is known of its variables. Mutable: variables are narrowed by what they stand in."""
+    """One rule and the types of its variables. Mutable: each atom narrows the types of its variables."""
 
     rule: Rule
-    known: _Known
+    columns_of: _ColumnTypes
     variables: dict[Variable, Types] = field(default_factory=dict)
     _found: list[Diagnostic] = field(default_factory=list)
     _bound_at: dict[Variable, str] = field(default_factory=dict)  # the column that narrowed a variable
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
-        """What can never match, if the atoms of the body can have facts at all."""
-        is_possible = all(self.known.can_hold(atom) for atom in self.rule.positive)
+        """Warnings about literals that never match, if the atoms of the body can have facts at all."""
+        is_possible = all(self.columns_of.can_hold(atom) for atom in self.rule.positive)
         return tuple(self._found) if is_possible else ()
 
     def head(self) -> Columns | None:
-        """Return the types of the head's columns; None if the rule never derives anything."""
+        """Return the types of the head's columns; None if the rule never derives a fact."""
         rule = self.rule
         possible = [self._narrow(literal) for literal in rule.body]  # all: each may have a warning
         possible += [self._test(literal) for literal in rule.body]
@@ -250,11 +251,11 @@ class _Rule:
 
     def _check_declared(self, columns: Columns) -> None:
         """Warn if the rule derives only what the declaration of its head excludes."""
-        declared = self.known.declared.get(self.rule.head.predicate)
+        declared = self.columns_of.declared.get(self.rule.head.predicate)
         for position, types in enumerate(columns if declared is not None else ()):
             assert declared is not None
             if not types & declared[position]:
-                column = self.known.written(self.rule.head, position)
+                column = self.columns_of.written(self.rule.head, position)
                 declaration = written(declared[position])
                 message = f"{column} is declared {declaration}, but this rule derives {written(types)}"
                 self._warn(message, self.rule.span, "change the declaration, or convert the value")
@@ -268,16 +269,16 @@ class _Rule:
 
     def _narrow_atom(self, atom: Atom, literal: Literal) -> bool:
         can_match = True
-        for position, (term, types) in enumerate(zip(atom.terms, self.known.of(atom), strict=True)):
+        for position, (term, types) in enumerate(zip(atom.terms, self.columns_of.of(atom), strict=True)):
             before = self.term(term)
             if not before & types:
                 can_match = False
                 if before and types:
-                    self._warn_of_join(term, before, types, self.known.written(atom, position), literal)
+                    self._warn_of_join(term, before, types, self.columns_of.written(atom, position), literal)
             if isinstance(term, Variable):
                 self.variables[term] = before & types
                 if types != ANY:
-                    self._bound_at.setdefault(term, self.known.written(atom, position))
+                    self._bound_at.setdefault(term, self.columns_of.written(atom, position))
         return can_match
 
     def _warn_of_join(self, term: Term, before: Types, types: Types, column: str, literal: Literal) -> None:
@@ -311,21 +312,21 @@ class _Rule:
 
     def _check_negated(self, atom: Atom, literal: Literal) -> None:
         """Warn of a negated atom that never matches, so that its negation always holds."""
-        for position, (term, types) in enumerate(zip(atom.terms, self.known.of(atom), strict=True)):
-            found = self.term(term)
-            if found and types and not found & types:
-                shown = f"?{term.name}" if isinstance(term, Variable) else exact(term.value)
+        for position, (term, types) in enumerate(zip(atom.terms, self.columns_of.of(atom), strict=True)):
+            held = self.term(term)
+            if held and types and not held & types:
+                label = f"?{term.name}" if isinstance(term, Variable) else exact(term.value)
                 message = (
-                    f"the negation always holds: `{shown}` is {written(found)}, "
-                    f"{self.known.written(atom, position)} holds {written(types)}"
+                    f"the negation always holds: `{label}` is {written(held)}, "
+                    f"{self.columns_of.written(atom, position)} holds {written(types)}"
                 )
                 self._warn(message, self._place(literal), None)
                 return
 
     def _assign(self, assignment: Assignment) -> bool:
-        found = self._expression(assignment.expression, assignment)
-        self.variables[assignment.variable] = found
-        return bool(found)
+        types = self._expression(assignment.expression, assignment)
+        self.variables[assignment.variable] = types
+        return bool(types)
 
     def _compare(self, comparison: Comparison) -> bool:
         sides = [self._expression(side, comparison) for side in (comparison.left, comparison.right)]
@@ -347,7 +348,7 @@ class _Rule:
         return can_hold
 
     def _condition(self, literal: Literal, expression: Apply, is_negated: bool) -> bool:
-        found = self._expression(expression, literal)
+        types = self._expression(expression, literal)
         function = builtins.lookup(expression.function)
         assert function is not None
         if function.kinds is not None and not is_negated and isinstance(expression.arguments[0], Variable):
@@ -358,25 +359,25 @@ class _Rule:
                 message = f"`{function.name}` never holds: `?{variable.name}` is {written(before)}"
                 self._warn(message, self._place(literal), None)
                 return False
-        return bool(found)
+        return bool(types)
 
     def _aggregate(self, aggregation: Aggregation) -> bool:
         argument = self.term(aggregation.arguments[0]) if aggregation.arguments else ANY
         match aggregation.function:
             case "count":
-                found: Types = frozenset({Type.INTEGER})
+                types: Types = frozenset({Type.INTEGER})
             case "sum" | builtins.PART_OF_SUM | builtins.SUM_OF_PARTS:
-                found = argument & NUMBER
+                types = argument & NUMBER
             case "avg":
                 is_exact = argument & {Type.INTEGER, Type.DECIMAL}
-                found = (argument & {Type.DOUBLE}) | ({Type.DECIMAL} if is_exact else NEVER)
+                types = (argument & {Type.DOUBLE}) | ({Type.DECIMAL} if is_exact else NEVER)
             case _:
-                found = argument
-        self.variables[aggregation.variable] = found
-        if argument and not found:
+                types = argument
+        self.variables[aggregation.variable] = types
+        if argument and not types:
             message = f"`#{aggregation.function}` never has a value: its argument is {written(argument)}"
             self._warn(message, self.rule.span, "only numbers are added up")
-        return bool(found)
+        return bool(types)
 
     # ---- expressions
 
@@ -394,14 +395,14 @@ class _Rule:
         if not any(True for _ in variables_of(expression)):
             return self._constant(expression, literal)
         arguments = [self._expression(argument, literal) for argument in expression.arguments]
-        types = function.types  # a lazy function bears arguments without a value
-        found = types.gives(arguments) if function.lazy else types.result(arguments)
-        if found and expression.function in DIVISIONS and _is_zero(expression.arguments[1]):
+        types = function.types  # a lazy function accepts arguments without a value
+        result = types.gives(arguments) if function.lazy else types.result(arguments)
+        if result and expression.function in DIVISIONS and _is_zero(expression.arguments[1]):
             self._warn("division by zero never has a value", self._place(literal), None)
             return NEVER
-        if not found and all(arguments):
+        if not result and all(arguments):
             self._warn_of_arguments(expression, arguments, literal)
-        return found
+        return result
 
     def _constant(self, expression: Apply, literal: Literal) -> Types:
         """Return the type of an expression without variables: it is evaluated."""
@@ -423,11 +424,11 @@ class _Rule:
         function = builtins.lookup(expression.function)
         assert function is not None
         for position, types in enumerate(arguments):
-            taken = function.types.accepted(position)
-            if not types & taken:
+            accepted = function.types.accepted(position)
+            if not types & accepted:
                 message = (
                     f"`{function.name}` never has a value: argument {position + 1} is {written(types)}, "
-                    f"and it takes {written(taken)}"
+                    f"and it takes {written(accepted)}"
                 )
                 self._warn(message, self._place(literal), None)
 
@@ -437,7 +438,7 @@ class _Rule:
         self._found.append(Diagnostic(codes.NEVER_MATCHES, message, span, help, severity=Severity.WARNING))
 
     def _place(self, literal: Literal) -> Span | None:
-        """Return where a literal stands, else its rule."""
+        """Return the span of a literal, else that of its rule."""
         places = dict(self.rule.places)
         candidates: tuple[Literal, ...] = (literal,)
         if isinstance(literal, Assignment):
@@ -454,7 +455,7 @@ def _binding_atoms(literal: Literal) -> Iterator[Atom]:
         case Throughout(atom):
             yield atom
         case Metric(operator, _, operands):
-            # The first operand of since and until need not hold, if the second holds at once.
+            # The first operand of since and until need not hold if the second holds immediately.
             for operand in operands[1:] if operator in ("since", "until") else operands:
                 if isinstance(operand, Atom):
                     yield from atoms_of(operand)
@@ -463,30 +464,30 @@ def _binding_atoms(literal: Literal) -> Iterator[Atom]:
 
 
 def types_of_facts(facts: Iterable[Fact]) -> dict[str, Columns]:
-    """Return the types of facts, of which there may be very many."""
+    """Return the types of facts by predicate; the loop is fast, since there may be many facts."""
     kinds: dict[str, list[set[Kind]]] = {}
     for fact in facts:
-        seen = kinds.get(fact.predicate)
-        if seen is None:
-            seen = kinds[fact.predicate] = [set() for _ in fact.values]
-        for column, value in zip(seen, fact.values, strict=True):
+        column_kinds = kinds.get(fact.predicate)
+        if column_kinds is None:
+            column_kinds = kinds[fact.predicate] = [set() for _ in fact.values]
+        for column, value in zip(column_kinds, fact.values, strict=True):
             column.add(value.kind)
-    return {name: tuple(map(types_of_kinds, seen)) for name, seen in kinds.items()}
+    return {name: tuple(map(types_of_kinds, column_kinds)) for name, column_kinds in kinds.items()}
 
 
-def united(columns: Columns, more: Columns) -> Columns:
-    """Return the types of columns that hold what either does."""
-    return tuple(types | others for types, others in zip(columns, more, strict=True))
+def united(columns: Columns, other: Columns) -> Columns:
+    """Return the unions of the types of columns, column by column."""
+    return tuple(types | other_types for types, other_types in zip(columns, other, strict=True))
 
 
 def _imported(transfer: Transfer, types: Sequence[ColumnType], arity: int) -> Columns:
     """Return the types of an import's columns."""
     if transfer.format in RDF and arity == len(TRIPLES):
         return TRIPLES
-    read = [types_of_column(one) for one in types if one is not ColumnType.SKIP]
-    if len(read) != arity:
+    imported = [types_of_column(column) for column in types if column is not ColumnType.SKIP]
+    if len(imported) != arity:
         return (ANY,) * arity
-    return tuple(types | null for types, null in zip(read, _nulls(transfer, arity), strict=True))
+    return tuple(types | null for types, null in zip(imported, _nulls(transfer, arity), strict=True))
 
 
 def _nulls(transfer: Transfer, arity: int) -> list[Types]:
@@ -537,15 +538,15 @@ def _other_form(value: Value, types: Types) -> str | None:
 
 
 def _converted(comparison: Comparison, left: Types, right: Types) -> str | None:
-    """Return what might be meant by a comparison that never holds."""
+    """Return help for a comparison that never holds."""
     for side, other in ((comparison.left, right), (comparison.right, left)):
-        if isinstance(side, Constant) and (found := _other_form(side.value, other)) is not None:
-            return found
+        if isinstance(side, Constant) and (help := _other_form(side.value, other)) is not None:
+            return help
     return "convert one of the two, such as by `STR` or `INT`"
 
 
 def described(program: Program, inferred: Inferred, names: Iterable[str]) -> Iterator[str]:
-    """Yield a line for each predicate: its columns, and what they hold."""
+    """Yield a line for each predicate: its columns and their types."""
     for name in names:
         predicate = program.predicates[name]
         columns = (

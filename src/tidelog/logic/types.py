@@ -1,21 +1,21 @@
-"""Types: what the values of a column can be, known before there are any.
+"""Types: static descriptions of the values of a column.
 
-`Types` is a set of them: a column of mixed values has several, and one of which nothing is known has `ANY`.
+`Types` is a set of them: a column of mixed values has several, and a column of unknown type has `ANY`.
 Values of different types are never equal, so that two columns without a common type never join.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from tidelog.logic import values
 from tidelog.logic.values import ColumnType, Kind, Size, Value
+from tidelog.records import dataclass
 
 
 class Type(Enum):
-    """The type of a value: its kind, whatever its size, by the name that a declaration uses."""
+    """The type of a value: its kind regardless of size, by the name that declarations use."""
 
     BOOLEAN = "boolean"
     INTEGER = "int"
@@ -23,7 +23,7 @@ class Type(Enum):
     DOUBLE = "double"
     DATE = "date"
     DATETIME = "dateTime"  # with a time zone: a moment
-    LOCAL_DATETIME = "localDateTime"  # without one: what a clock shows, wherever it hangs
+    LOCAL_DATETIME = "localDateTime"  # without one: local time, in no particular timezone
     STRING = "string"
     LANGUAGE_STRING = "langString"
     LITERAL = "literal"  # of a datatype that is none of the above
@@ -34,7 +34,7 @@ class Type(Enum):
 Types = frozenset[Type]
 
 ANY: Types = frozenset(Type)
-NEVER: Types = frozenset()  # of what has no value
+NEVER: Types = frozenset()  # the types of an expression without a value
 NUMBER: Types = frozenset({Type.INTEGER, Type.DECIMAL, Type.DOUBLE})
 TEXT: Types = frozenset({Type.STRING, Type.LANGUAGE_STRING})
 MOMENT: Types = frozenset({Type.DATETIME, Type.LOCAL_DATETIME})
@@ -67,7 +67,7 @@ _OF_COLUMN: dict[ColumnType, Types] = {
 }
 
 # Types whose values have an order among each other; those of the others are only equal or not.
-_COMPARABLE = (NUMBER, MOMENT, *(frozenset({one}) for one in Type if one not in NUMBER | MOMENT))
+_COMPARABLE = (NUMBER, MOMENT, *(frozenset({each}) for each in Type if each not in NUMBER | MOMENT))
 
 _NAMES: dict[str, Types] = {
     "any": ANY,
@@ -75,7 +75,7 @@ _NAMES: dict[str, Types] = {
     "text": TEXT,
     "day": MOMENT | {Type.DATE},
     "plain": ANY - {Type.IRI, Type.BLANK},
-    **{one.value: frozenset({one}) for one in Type},
+    **{each.value: frozenset({each}) for each in Type},
     "dateTime": MOMENT,
 }
 
@@ -104,17 +104,20 @@ def types_of_column(column: ColumnType) -> Types:
 
 
 def column_of(types: Types) -> ColumnType:
-    """Return the declaration that says most about a column of these types.
+    """Return the narrowest declaration of a column of these types.
 
     >>> column_of(frozenset({Type.INTEGER})), column_of(TEXT)
     (<ColumnType.INTEGER: 'int'>, <ColumnType.ANY: 'any'>)
     """
-    return next((column for column, held in _OF_COLUMN.items() if types and types <= held), ColumnType.ANY)
+    return next(
+        (column for column, column_types in _OF_COLUMN.items() if types and types <= column_types),
+        ColumnType.ANY,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a column holds, as far as its schema says: values of these types, and decimals of this size."""
+    """The contents of a column according to its schema: the types of its values, and the size of decimals."""
 
     types: Types
     size: Size | None = None
@@ -129,18 +132,18 @@ ANYTHING = Contents(ANY)
 
 
 def parts_of(types: Types) -> tuple[Type, ...]:
-    """Return the types that have fields of their own in a struct: blank nodes share that of IRIs.
+    """Return the types with separate fields in a struct: blank nodes share the field of IRIs.
 
-    >>> [one.value for one in parts_of(frozenset({Type.BLANK, Type.STRING, Type.INTEGER}))]
+    >>> [part.value for part in parts_of(frozenset({Type.BLANK, Type.STRING, Type.INTEGER}))]
     ['int', 'string', 'iri']
     """
-    found = {Type.IRI if one is Type.BLANK else one for one in types}
-    return tuple(one for one in Type if one in found)
+    stored = {Type.IRI if each is Type.BLANK else each for each in types}
+    return tuple(each for each in Type if each in stored)
 
 
 def are_comparable(left: Types, right: Types) -> bool:
-    """Return whether some value of the one has an order with some value of the other."""
-    return any(left & together and right & together for together in _COMPARABLE)
+    """Return whether some values of the two types can be compared by order."""
+    return any(left & comparable and right & comparable for comparable in _COMPARABLE)
 
 
 def written(types: Types) -> str:
@@ -151,9 +154,9 @@ def written(types: Types) -> str:
     """
     if types == ANY:
         return "any"
-    shown = types - {Type.BLANK} if Type.IRI in types else types
-    shown = shown - {Type.LOCAL_DATETIME} if Type.DATETIME in types else shown
-    return " | ".join(one.value for one in Type if one in shown) or "none"
+    named = types - {Type.BLANK} if Type.IRI in types else types
+    named = named - {Type.LOCAL_DATETIME} if Type.DATETIME in types else named
+    return " | ".join(each.value for each in Type if each in named) or "none"
 
 
 # ---- signatures of functions
@@ -161,7 +164,7 @@ def written(types: Types) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The types that a function takes, the last for all further arguments, and what it gives for them."""
+    """The types of a function's arguments, the last for all further ones, and of its result."""
 
     takes: tuple[Types, ...]
     gives: Callable[[Sequence[Types]], Types]
@@ -172,29 +175,31 @@ class Signature:
 
     def result(self, arguments: Sequence[Types]) -> Types:
         """Return the types of the value, for arguments of these types; none if there is never a value."""
-        used = [types & self.accepted(position) for position, types in enumerate(arguments)]
-        return self.gives(used) if all(used) else NEVER
+        accepted_types = [types & self.accepted(position) for position, types in enumerate(arguments)]
+        return self.gives(accepted_types) if all(accepted_types) else NEVER
 
 
 def _arithmetic(arguments: Sequence[Types]) -> Types:
     """A double if one operand is a double, else a decimal if one is, else an integer."""
-    found: set[Type] = set()
+    result: set[Type] = set()
     for position, types in enumerate(arguments):
-        found = set(types) if position == 0 else {_wider(one, other) for one in found for other in types}
-    return frozenset(found)
+        result = set(types) if position == 0 else {_wider(left, right) for left in result for right in types}
+    return frozenset(result)
 
 
 _WIDTH = (Type.INTEGER, Type.DECIMAL, Type.DOUBLE)
 
 
-def _wider(one: Type, other: Type) -> Type:
-    return max(one, other, key=_WIDTH.index)
+def _wider(left: Type, right: Type) -> Type:
+    return max(left, right, key=_WIDTH.index)
 
 
 def _whole_or_double(arguments: Sequence[Types]) -> Types:
     """An integer if all operands are, else a double."""
-    whole = {Type.INTEGER} if all(Type.INTEGER in types for types in arguments) else set()
-    return frozenset(whole | ({Type.DOUBLE} if any(types - {Type.INTEGER} for types in arguments) else set()))
+    integer = {Type.INTEGER} if all(Type.INTEGER in types for types in arguments) else set()
+    return frozenset(
+        integer | ({Type.DOUBLE} if any(types - {Type.INTEGER} for types in arguments) else set())
+    )
 
 
 def _power(arguments: Sequence[Types]) -> Types:
@@ -240,12 +245,12 @@ def signature(text: str) -> Signature:
     >>> written(signature("number, number -> arithmetic").result([NUMBER, frozenset({Type.DOUBLE})]))
     'double'
     """
-    takes, _, gives = (part.strip() for part in text.partition("->"))
-    result = _RESULTS.get(gives)
+    parameters, _, result_text = (side.strip() for side in text.partition("->"))
+    result = _RESULTS.get(result_text)
     if result is None:
-        fixed = _read(gives)
-        result = lambda arguments: fixed  # noqa: E731 - one of two ways to say the same
-    return Signature(tuple(_read(part) for part in takes.split(",")), result)
+        fixed = _read(result_text)
+        result = lambda arguments: fixed  # noqa: E731 - a function as in _RESULTS
+    return Signature(tuple(_read(side) for side in parameters.split(",")), result)
 
 
 def _read(text: str) -> Types:

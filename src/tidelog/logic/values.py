@@ -1,4 +1,4 @@
-"""Values: what a constant means, apart from how it is written.
+"""Values: the meaning of constants, independent of how they are written.
 
 A `Value` is a small tuple that compares by kind and content, so that the integer 1, the decimal 1.0, the
 double 1E0 and `true` are four values. The columnar engine stores the same three fields in arrays (kind,
@@ -18,9 +18,9 @@ from tidelog.logic import lexical_forms
 
 
 class Kind(IntEnum):
-    """The kinds of values. The numbers are stored by engines: never renumber them.
+    """The kinds of values. Engines store the numbers: never renumber them.
 
-    What `content` and `extra` hold:
+    The contents of `content` and `extra`:
     """
 
     BOOLEAN = 1  # content 0 or 1
@@ -38,7 +38,7 @@ class Kind(IntEnum):
 
 
 class Value(NamedTuple):
-    """A constant: its kind, and what it holds as `Kind` says."""
+    """A constant: its kind, and its contents as documented in `Kind`."""
 
     kind: Kind
     content: int | float | str
@@ -75,27 +75,27 @@ class ColumnType(Enum):
 
     @classmethod
     def _missing_(cls, value: object) -> ColumnType | None:
-        found = _SIZED.fullmatch(value) if isinstance(value, str) else None
-        if found is None:
+        match = _SIZED.fullmatch(value) if isinstance(value, str) else None
+        if match is None:
             return None
-        text = found[0]
-        digits, scale = map(int, found.groups())
+        text = match[0]
+        digits, scale = map(int, match.groups())
         if not (1 <= digits <= MOST_DIGITS and scale <= digits):
             return None
-        made = object.__new__(cls)
-        made._name_ = made._value_ = text
+        member = object.__new__(cls)
+        member._name_ = member._value_ = text
         _SIZES[text] = digits, scale
-        # One for each text, whichever thread is first.
-        return cls._value2member_map_.setdefault(text, made)  # type: ignore[return-value]
+        # One member per text, even if several threads create it at the same time.
+        return cls._value2member_map_.setdefault(text, member)  # type: ignore[return-value]
 
     @property
     def size(self) -> Size | None:
-        """How many digits decimals have, in all and behind the point, if that is said."""
+        """The precision and scale of decimals, if declared."""
         return _SIZES.get(self._value_)
 
     @property
     def base(self) -> ColumnType:
-        """The type that says less: decimals of any size, moments with a time zone or without one."""
+        """The more general type: decimals of any size, moments with or without a time zone."""
         if self is ColumnType.LOCAL_DATETIME:
             return ColumnType.DATETIME
         return ColumnType.DECIMAL if self._value_ in _SIZES else self
@@ -218,17 +218,17 @@ def language_string(text: str, language: str) -> Value:
 
 
 def iri(text: str) -> Value:
-    """The IRI or name, the blank node if it starts with `_:`; raises ValueError for what no IRI may hold."""
-    found = _NOT_IN_IRIS.search(text)
-    if found:
-        raise ValueError(f"an IRI cannot hold the character {found[0]!r}: {text!r}")
+    """The IRI or name, or the blank node if it starts with `_:`; raise ValueError for invalid characters."""
+    match = _NOT_IN_IRIS.search(text)
+    if match:
+        raise ValueError(f"an IRI cannot hold the character {match[0]!r}: {text!r}")
     if text.startswith("_:"):
         return blank(text[2:])
     return Value(Kind.IRI, text)
 
 
 def blank(label: str) -> Value:
-    """Return the blank node with this label; raise ValueError for what no label may hold."""
+    """Return the blank node with this label; raise ValueError for characters not allowed in labels."""
     if not label or _NOT_IN_IRIS.search(label):
         raise ValueError(f"{label!r} is not a label of a blank node")
     return Value(Kind.BLANK, label)
@@ -339,12 +339,12 @@ _RANKS = {
 
 
 def is_integer(value: Value) -> bool:
-    """Whether the value is an integer, of whatever size; the decimal 2.0 is not."""
+    """Whether the value is an integer of any size; the decimal 2.0 is not."""
     return value.kind is Kind.INTEGER or (value.kind is Kind.BIG and "." not in str(value.content))
 
 
 def is_decimal(value: Value) -> bool:
-    """Whether the value is a decimal, of whatever size."""
+    """Whether the value is a decimal of any size."""
     return value.kind is Kind.DECIMAL or (value.kind is Kind.BIG and "." in str(value.content))
 
 
@@ -364,7 +364,7 @@ def exact_number(value: Value) -> Number:
 def order_key(value: Value) -> tuple[Any, ...]:
     """A key that sorts all values: Booleans, numbers, dates, dateTimes, strings, literals, IRIs, blanks.
 
-    Numbers stand in the order of their exact values, and equal ones in the order of their kinds; text in
+    Numbers are in the order of their exact values, and equal ones in the order of their kinds; text in
     the order of its code points, then of its language or datatype; dateTimes in the order of time, then of
     their timezones.
     """
@@ -421,7 +421,7 @@ def fits(value: Value, column: ColumnType) -> bool:
 
 
 def fits_size(value: Value, size: Size) -> bool:
-    """Whether a decimal has no more digits than that, in all and behind the point.
+    """Whether a decimal fits this precision and scale.
 
     >>> fits_size(decimal_of_text("99.95"), (4, 2)), fits_size(decimal_of_text("99.955"), (5, 2))
     (True, False)

@@ -4,9 +4,9 @@ Motik, Nenov, Piro, Horrocks: Incremental Update of Datalog Materialisation: the
 AAAI 2015; as in Illich, Glimm: Backward/Forward with Marking for Update Streams, DL 2025, section 3.2, and
 here for sets of facts.
 
-Backward: in each round one new instance of each waiting fact is read, and its facts are checked next. To
-read all instances in one round would read a thousand times as many. Forward: a fact that is explicit, or
-derived from lower facts that stay true, is proved; what is derived from proved facts is proved, and if it was
+Backward: in each round one new instance of each waiting fact is read, and its facts are checked next. Reading
+all instances in one round would read a thousand times as many. Forward: a fact that is explicit, or
+derived from lower facts that stay true, is proved; a fact derived from proved facts is proved, and if it was
 not checked, it is delayed: proved as soon as it is checked.
 
 Invariant: a checked fact is proved, or waits, or each of its instances has only facts that were checked.
@@ -32,14 +32,14 @@ OPEN = Where(Flag.PROVED | Flag.EXPLICIT, Flag.NONE)
 
 
 class BackwardForward:
-    """Needs nothing but the facts."""
+    """Needs no counters."""
 
     name = "backward-forward"
     counters = CounterKind.NONE
     is_compiled = False
 
     def maintain(self, task: Task) -> None:
-        """Delete what has no derivation, insert."""
+        """Delete facts without a derivation, then insert."""
         suspect = task.waiting(task.removed) | task.lost(SUSPECT)
         overdelete(task, suspect, SUSPECT, Search(task).unsupported)
         insert(task, task.changes.none())
@@ -53,31 +53,31 @@ class Search:
         self.changes = task.changes
 
     def unsupported(self, suspect: Facts) -> Facts:
-        """Return the facts that have no derivation: suspect ones, and others that were checked."""
+        """Return the facts without a derivation: suspect ones, and others that were checked."""
         self.changes.mark(suspect, set=Flag.CHECKED, clear=Flag.PENDING)
-        fresh, waiting = suspect, self.changes.none()
+        new_facts, waiting = suspect, self.changes.none()
         checked = []
         while True:
-            checked.append(fresh)
-            self.saturate(self.proved_directly(fresh))
-            waiting = self.with_instances(self.unproved(waiting | fresh))
+            checked.append(new_facts)
+            self.saturate(self.proved_directly(new_facts))
+            waiting = self.with_instances(self.unproved(waiting | new_facts))
             if not len(waiting):
                 return self.unproved(self.task.united(checked))
-            fresh, waiting = self.task.run_support(waiting)
+            new_facts, waiting = self.task.run_support(waiting)
 
     def unproved(self, facts: Facts) -> Facts:
-        """Return those that are not proved so far."""
+        """Return the facts that are not proved yet."""
         return self.changes.select(facts, UNPROVED)
 
     def with_instances(self, facts: Facts) -> Facts:
         """Return those that may have an instance."""
         return facts
 
-    def proved_directly(self, fresh: Facts) -> Facts:
-        """Return those that were delayed, are explicit, or are derived from lower facts that stay true."""
+    def proved_directly(self, facts: Facts) -> Facts:
+        """Return the facts that were delayed, are explicit, or follow from lower facts that stay true."""
         changes = self.changes
-        delayed, explicit = changes.select(fresh, PROVED), changes.select(fresh, EXPLICIT)
-        grounded = self.task.run(MaintenanceStep.GROUND, changes.select(fresh, OPEN), FOLLOWS)
+        delayed, explicit = changes.select(facts, PROVED), changes.select(facts, EXPLICIT)
+        grounded = self.task.run(MaintenanceStep.GROUND, changes.select(facts, OPEN), FOLLOWS)
         changes.mark(explicit | grounded, set=Flag.PROVED, clear=Flag.PENDING)
         return delayed | explicit | grounded
 

@@ -20,7 +20,7 @@ REDERIVED = Effect(UNKNOWN, role=Role.ORIGIN)
 
 
 class DeleteAndRederive:
-    """Needs nothing but the facts."""
+    """Needs no counters."""
 
     name = "dred"
     counters = CounterKind.NONE

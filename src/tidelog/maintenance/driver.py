@@ -1,21 +1,20 @@
-"""Apply one update, stratum by stratum, bottom up: what all incremental algorithms share. Mutable.
+"""Apply one update, stratum by stratum, bottom up: the driver of all incremental algorithms. Mutable.
 
 An update is one phase, or two where rules change and those before and after are not stratified together.
 In a phase, facts that no rule derives change first. Then each stratum that is affected is handed to the
-algorithm that the driver's tactics choose, with what changed in it and below it; what the algorithm changes
-affects the strata that read it. Aggregates and closures are maintained in ways of their own
-(`special_strata`), and where the engine has a compiled loop for the algorithm, it does the same in one call.
+algorithm that the driver's tactics choose, with the changes in it and below it; the changes that the
+algorithm makes affect the strata that read them. Aggregates and closures are maintained separately
+(`special_strata`), and if the engine has a compiled loop for the algorithm, it does the same in one call.
 
-Invariant: when a stratum is handed over, all that it reads below is up to date.
+Invariant: when a stratum is handed over, all lower relations that it reads are up to date.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from heapq import heapify, heappop, heappush
-from itertools import pairwise
+from itertools import chain, pairwise
 from time import perf_counter
 
 from tidelog.data.rows import NetRows, Rows
@@ -46,6 +45,7 @@ from tidelog.maintenance.schedule import Revision, Schedule
 from tidelog.maintenance.special_strata import ClosureChoice, Names, Rules
 from tidelog.maintenance.step_plans import ChangePlanCache, MaintenanceStep
 from tidelog.maintenance.task import Algorithm, ScheduledStratum, Task
+from tidelog.records import dataclass
 from tidelog.rewrite.auxiliary_relations import SEPARATOR, is_auxiliary
 
 NO_FACTS: Mapping[str, Rows] = {}
@@ -65,7 +65,7 @@ class Phase:
 class Tactics:
     """How a driver picks the algorithm for each stratum; these pick the same for all."""
 
-    lookahead: LookAhead | None = None  # what comes next in a stream, if the tactics want to know
+    lookahead: LookAhead | None = None  # the next update of a stream, if the tactics use it
 
     def __init__(self, algorithm: Algorithm) -> None:
         self.algorithm = algorithm
@@ -92,7 +92,7 @@ class Tactics:
         """Forget the update: it is committed or rolled back."""
 
     def forget(self) -> None:
-        """Forget what was recorded for the next update, and about the program."""
+        """Discard data recorded for the next update and about the program."""
 
 
 class Driver:
@@ -128,7 +128,7 @@ class Driver:
 
     @property
     def lookahead(self) -> LookAhead | None:
-        """What comes next in a stream, if the maintainer wants to know."""
+        """The next update of a stream, if the maintainer uses it."""
         return self.tactics.lookahead
 
     def apply(self, update: Update, before: Program, after: Program) -> NetChange:
@@ -161,7 +161,7 @@ class Driver:
     def _transact(
         self, update: Update, after: Program, stages: Sequence[Rules], closed: Names
     ) -> tuple[Facts, Facts]:
-        """Apply the update in a transaction, closed predicates by structures; return what it changed."""
+        """Apply the update in a transaction, closed predicates by structures; return the net change."""
         started = perf_counter()
         self.engine.changes.begin()
         try:
@@ -381,7 +381,7 @@ class Driver:
         return self._loop[1]
 
     def _loop_section(self, section: ScheduledStratum, schedule: Schedule) -> LoopSection:
-        """Return a stratum in the form that the compiled loop takes."""
+        """Return a stratum in the form of the compiled loop."""
         if not section.is_counted:
             read = (name for name, readers in schedule.readers.items() if section.number in readers)
             return LoopSection(
@@ -392,20 +392,20 @@ class Driver:
                 schedule.reaching(section),
             )
         plans = {
-            family: [plan for some in section.plans[MaintenanceStep(family.value)].values() for plan in some]
+            family: list(chain.from_iterable(section.plans[MaintenanceStep(family.value)].values()))
             for family in Family
         }
         return LoopSection(section.predicates, plans)
 
     def _maintain_special(self, section: ScheduledStratum, deleted: Facts, inserted: Facts) -> None:
-        """Maintain an aggregate or closure, if something that it reads, or is explicit in it, has changed."""
+        """Maintain an aggregate or closure if its explicit facts or relations that it reads have changed."""
         removed, added = (self._union(facts, section) for facts in self._explicit)
         if deleted.relations or inserted.relations or removed.relations or added.relations:
             section.plans.renew()
             _maintain_special(self._task(section, removed, added, deleted, inserted))
 
     def _facts(self, rows: Mapping[str, Rows], create: bool) -> Mapping[str, Facts]:
-        ids = {name: (some.columns, some.count) for name, some in rows.items()}
+        ids = {name: (each.columns, each.count) for name, each in rows.items()}
         return self.engine.changes.all_facts(ids, create) if ids else {}
 
     def _union(self, facts: Mapping[str, Facts], section: ScheduledStratum) -> Facts:
@@ -451,18 +451,18 @@ class Driver:
         else:
             _maintain_special(task)
         deleted, inserted = self.engine.changes.end_stratum(section.predicates)
-        counted, seconds = self.engine.change_plans.instances - instances, perf_counter() - started
-        outcome = LoopOutcome(task.overdeleted, len(deleted), len(inserted), counted, seconds)
+        instances_run, seconds = self.engine.change_plans.instances - instances, perf_counter() - started
+        outcome = LoopOutcome(task.overdeleted, len(deleted), len(inserted), instances_run, seconds)
         self.listen(_maintained(section, algorithm.name, outcome))
         return deleted, inserted
 
     def _report(self, schedule: Schedule, number: int, outcome: LoopOutcome) -> None:
-        """Report what a compiled loop did in a stratum, if anything."""
+        """Report the changes that a compiled loop made in a stratum, if there are any."""
         if outcome.has_changes:
             self.listen(_maintained(schedule.sections[number], self.name, outcome))
 
     def _change_explicit(self, task: Task) -> None:
-        """Mark facts as explicit or not, as the update says, and adjust their counters."""
+        """Set or clear the explicit flag of updated facts, and adjust their counters."""
         changes, counters = task.changes, task.counters
         changes.mark(task.removed, clear=Flag.EXPLICIT)
         changes.mark(task.added, set=Flag.EXPLICIT)
@@ -480,7 +480,7 @@ def _maintain_special(task: Task) -> None:
 
 
 def _maintained(section: ScheduledStratum, algorithm: str, outcome: LoopOutcome) -> StratumMaintained:
-    """Return the event that reports a stratum; what is deleted in it was overdeleted before."""
+    """Return the event that reports a stratum; its deleted facts were overdeleted before."""
     special = "aggregates" if section.is_aggregate else "closure" if section.closure else ""
     return StratumMaintained(
         section.number,
@@ -521,4 +521,4 @@ def _affected(schedule: Schedule, explicit: Iterable[str], changed: Iterable[str
 
 
 def _underived(facts: Mapping[str, Facts], schedule: Schedule) -> Iterator[Facts]:
-    return (some for name, some in facts.items() if name not in schedule.section_of)
+    return (changed for name, changed in facts.items() if name not in schedule.section_of)

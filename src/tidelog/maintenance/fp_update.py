@@ -1,4 +1,4 @@
-"""FP-update: all that depends on what is removed is unsure; the fixpoint goes on from the rest.
+"""FP-update: facts that depend on removed ones are unsure; the fixpoint continues from the others.
 
 Kotowski, Bry, Brodt: Reasoning as Axioms Change, RR 2011: algorithms 1.2 and 1.3, section 7.1 for strata and
 7.2 for rules. The unsure facts U are those that some instance among the old facts makes depend on a removed
@@ -21,20 +21,20 @@ EXPLICIT = Where(Flag.EXPLICIT, Flag.EXPLICIT)
 
 
 class FixpointUpdate:
-    """Needs nothing but the facts."""
+    """Needs no counters."""
 
     name = "fp-update"
     counters = CounterKind.NONE
     is_compiled = False
 
     def maintain(self, task: Task) -> None:
-        """Find U, and go on from K."""
+        """Find U, and continue the fixpoint from K."""
         unsure = dependents(task)
         insert(task, first_step(task, unsure))
 
 
 def dependents(task: Task) -> Facts:
-    """Return U: the facts that depend on what was removed, among all that were true (algorithm 1.2)."""
+    """Return U: the facts that depend on removed facts or rules (algorithm 1.2)."""
     delta = task.waiting(task.removed) | task.lost(DEPENDS)
     rounds = []
     while len(delta):

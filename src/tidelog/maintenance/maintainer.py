@@ -1,26 +1,27 @@
-"""What a maintainer is: the contract between transactions and the algorithms that keep facts right.
+"""The interface of maintainers: the contract between transactions and maintenance algorithms.
 
-A maintainer is made once for an engine, with a listener for its events and a check that raises when a limit
-is reached; `apply` is then called once per transaction, after the first materialisation is complete.
+A maintainer is created once for an engine, with a listener for its events and a check that raises when a
+limit is reached; `apply` is then called once per transaction, after the first materialisation is complete.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Protocol
 
 from tidelog.data.rows import Rows
 from tidelog.engine.events import Listener
 from tidelog.engine.protocol import EngineParts
 from tidelog.logic.program import Program, Rule
+from tidelog.records import dataclass
 
 Check = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What a transaction asks for, normalised.
+    """The changes that a transaction requests, normalised.
 
     `removed` are explicit now and are not added again; `added` are not explicit now, but may be derived. No
     relation in either is without rows. A rule that is removed is the very object in the program before, a
@@ -47,8 +48,8 @@ class Update:
 
     def removing(self, rules: tuple[Rule, ...], heads: Collection[str]) -> Update:
         """Return the update that also removes those of the rules that derive these predicates."""
-        more = tuple(rule for rule in rules if rule.head.predicate in heads) if heads else ()
-        return replace(self, rules_removed=(*self.rules_removed, *more)) if more else self
+        affected = tuple(rule for rule in rules if rule.head.predicate in heads) if heads else ()
+        return replace(self, rules_removed=(*self.rules_removed, *affected)) if affected else self
 
     @property
     def inverse(self) -> Update:
@@ -58,7 +59,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class NetChange:
-    """What a transaction did: per relation exactly the set difference of before and after.
+    """The changes of a transaction: per relation exactly the set difference of before and after.
 
     Explicit and derived facts count alike; no relation in either is without rows.
     """
@@ -82,7 +83,7 @@ Waiting = Callable[[], Outlook]
 
 
 def no_stream() -> None:
-    """Return no update: the look ahead where there is no stream."""
+    """Return no update: the lookahead without a stream."""
 
 
 def none_known() -> Outlook:
@@ -92,7 +93,7 @@ def none_known() -> Outlook:
 
 @dataclass(slots=True)
 class LookAhead:
-    """What a maintainer may know of a stream, to mark what the next update will change. Mutable.
+    """Access to the next update of a stream, so that maintainers can mark what it will change. Mutable.
 
     `peek` returns the next update if it has arrived already, and never waits. Its facts are distinct, but not
     normalised: they may be explicit or not. It has no rules; an update with rules is not shown.
@@ -113,7 +114,7 @@ class Maintainer(Protocol):
 
     @property
     def lookahead(self) -> LookAhead | None:
-        """What comes next in a stream, None if the maintainer makes no use of that."""
+        """The next update of a stream, None if the maintainer does not use it."""
 
     def apply(self, update: Update, before: Program, after: Program) -> NetChange:
         """Apply an update; on any exception the engine is as before.

@@ -1,4 +1,4 @@
-"""Marking for update streams: what one update records for the next, and when that pays. Mutable.
+"""Marking for update streams: records that one update keeps for the next, and when they pay off. Mutable.
 
 Illich, Glimm: Backward/Forward with Marking for Update Streams, DL 2025, Algorithm 1, here for sets of facts,
 and with line 23 skipping facts that are delayed; for delete and rederive after their Delete/Rederive with
@@ -10,19 +10,19 @@ it: a derived fact shares the mark of an explicit fact in the instance that deri
 that is marked. For this each derived fact is linked to that explicit fact, which *supports* it.
 
 Positive marks, of DRed and literal only: an explicit fact that is deleted and inserted again by the next
-update returns, and so does what is deleted with it, if all else in the broken instance stays or returns.
+update returns, and so do facts deleted with it if the other facts of the broken instance stay or return.
 
-Invariant: marks only say which facts are read first. Links say more: support goes round in no circle, since a
-fact is supported by what was true, or proved, before it. So a fact supported by an instance that is still
-whole need not be suspected, and one that never had another instance needs no search when it is deleted. A
-fact with a positive mark has an instance of facts that are true after the next update. With marks or
+Invariant: marks only determine which facts are read first. Links determine more: support has no cycles, since
+a fact is supported by facts that were true, or proved, before it. So a fact supported by an instance that is
+still whole need not be suspected, and one that never had another instance needs no search when it is deleted.
+A fact with a positive mark has an instance of facts that are true after the next update. With marks or
 without, the algorithm is the one that was requested, and the facts are the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 import numpy as np
@@ -38,6 +38,7 @@ from tidelog.maintenance.maintainer import LookAhead, Peek, Update, no_stream
 from tidelog.maintenance.schedule import Schedule
 from tidelog.maintenance.step_plans import MaintenanceStep
 from tidelog.maintenance.task import UNKNOWN, Algorithm, ScheduledStratum, Task, insert, overdelete
+from tidelog.records import dataclass
 
 # ---- marks on the facts of the next update
 
@@ -48,7 +49,7 @@ NO_ROWS: Mapping[str, Rows] = {}
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """An update that was read before its turn, and what was marked for it."""
+    """An update that was read ahead, and the facts marked for it."""
 
     removed: Mapping[str, Rows]
     explicit: int = 0  # explicit facts that were marked
@@ -77,7 +78,7 @@ def _are_among(rows: Rows, others: Rows | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What marking needs of a program, and of the engine."""
+    """The data on a program and engine that marking needs."""
 
     changes: FactChanges
     marks: Marks
@@ -92,7 +93,7 @@ class Reading:
 
 
 def reading_of(schedule: Schedule, engine: EngineParts, listen: Listener, passes_all: bool) -> Reading:
-    """Return what marking needs of the program of a schedule."""
+    """Return the data that marking needs for the program of a schedule."""
     if engine.marks is None:
         raise TypeError(f"the engine {engine.name} does not support marks")
     derived = frozenset(schedule.section_of)
@@ -119,7 +120,7 @@ def _reads(section: ScheduledStratum, predicates: frozenset[str] | tuple[str, ..
 
 
 class UpdateMarks(Protocol):
-    """What one update uses of the marks that the one before recorded, and what it records for the next."""
+    """The marks that an update uses, recorded by the previous one, and those that it records for the next."""
 
     def begin(self, deleted: Facts) -> None:
         """Record marks or links in this transaction, which has deleted these explicit facts."""
@@ -137,7 +138,7 @@ class UpdateMarks(Protocol):
         """Return the facts that are known to return, from now on waiting for it."""
 
     def end(self) -> Ahead | None:
-        """Return what was recorded for the next update."""
+        """Return the marks recorded for the next update."""
 
 
 class Literal:
@@ -163,36 +164,36 @@ class Literal:
             reading.listen(MarksUsed(ahead.explicit, 0))
         if self.coming is None:
             return
-        self.explicit = self._found(self.coming.removed, reading.explicit, TRUE)
+        self.explicit = self._select(self.coming.removed, reading.explicit, TRUE)
         self.marks.set_marks(self.explicit, marked=True)
         if reading.passes_all and len(deleted):
-            self.returning = self._found(self.coming.added, reading.explicit, DELETED)
+            self.returning = self._select(self.coming.added, reading.explicit, DELETED)
             self.marks.set_returning(self.returning, returning=True)
 
-    def _found(self, rows: Mapping[str, Rows], names: Collection[str], where: Where) -> Facts:
+    def _select(self, rows: Mapping[str, Rows], names: Collection[str], where: Where) -> Facts:
         """Return the facts of these predicates whose flags are as required."""
         changes = self.changes
         selected = changes.none()
-        for name, some in rows.items():
+        for name, each in rows.items():
             if name in names:
-                selected |= changes.select(changes.facts(name, some.columns, some.count, False), where)
+                selected |= changes.select(changes.facts(name, each.columns, each.count, False), where)
         return selected
 
     def lost(self, task: Task, effect: Effect) -> Facts:
-        """Return those that were marked, then those that plans find."""
+        """Return marked facts, then those that plans find."""
         rows = NO_ROWS if self.ahead is None else self.ahead.implicit
-        known = self._found(rows, task.section.predicates, effect.where)
-        if len(known):
-            self.reading.listen(MarksUsed(0, len(known)))
-        return task.waiting(known) | task.lost(effect)
+        marked = self._select(rows, task.section.predicates, effect.where)
+        if len(marked):
+            self.reading.listen(MarksUsed(0, len(marked)))
+        return task.waiting(marked) | task.lost(effect)
 
     def divide(self, task: Task, suspect: Facts) -> tuple[Facts, Facts]:
         """Return all facts as those that may have other instances: none is known."""
         return self.changes.none(), suspect
 
-    def collect(self, found: Facts) -> None:
+    def collect(self, facts: Facts) -> None:
         """Record which of the facts, derived or proved, are marked."""
-        self.implicit |= self.marks.select_marked(found)
+        self.implicit |= self.marks.select_marked(facts)
 
     def on_deleted(self, deleted: Facts) -> None:
         """Record which of these derived facts return."""
@@ -200,12 +201,12 @@ class Literal:
             self.deleted |= self.marks.select_returning(deleted)
 
     def returned(self, task: Task) -> Facts:
-        """Return the facts with positive marks: they are inserted without a plan that finds them."""
+        """Return the facts with positive marks, which are inserted without running plans."""
         rows = NO_ROWS if self.ahead is None else self.ahead.returned
-        known = self._found(rows, task.section.predicates, UNKNOWN)
-        if len(known):
-            self.reading.listen(MarksUsed(0, 0, len(known)))
-        return task.waiting(known)
+        returning = self._select(rows, task.section.predicates, UNKNOWN)
+        if len(returning):
+            self.reading.listen(MarksUsed(0, 0, len(returning)))
+        return task.waiting(returning)
 
     def end(self) -> Ahead | None:
         """Return the facts that are marked, and clear their marks."""
@@ -251,18 +252,18 @@ class Linked:
             reading.listen(MarksUsed(len(reading.changes.of(deleted, reading.explicit)), 0))
 
     def lost(self, task: Task, effect: Effect) -> Facts:
-        """Return those that deleted explicit facts support; where all links are known, no plan finds them."""
+        """Return the facts that deleted explicit facts support; if all links are known, run no plans."""
         section = task.section
         if self.ahead is None or section.number not in self.reading.supported or not self._links(section):
             return task.lost(effect)
-        known = self.marks.linked(task.deleted, section.predicates, effect)
-        if len(known):
-            self.reading.listen(MarksUsed(0, len(known)))
+        supported = self.marks.linked(task.deleted, section.predicates, effect)
+        if len(supported):
+            self.reading.listen(MarksUsed(0, len(supported)))
         if not self.marks.is_linked(section.predicates):
-            return known | task.lost(effect)
+            return supported | task.lost(effect)
         other_plans = section.plans.lost_without_links(self.reading.explicit)
         return (
-            known
+            supported
             | task.run_driven(MaintenanceStep.LOST, other_plans, task.deleted, effect)
             | task.run(MaintenanceStep.LOST_UNDER_NEGATION, task.inserted, effect)
         )
@@ -297,20 +298,20 @@ MARKINGS: Mapping[str, Callable[..., UpdateMarks]] = {"literal": Literal, "linke
 # ---- whether links are worth their cost
 #
 # Links cost something for each fact that is inserted, and save plans that would find the facts to delete.
-# What was measured (docs/algorithms/marking.md) says where they save more than they cost:
+# According to measurements (docs/algorithms/marking.md), they save more than they cost as follows:
 #
-# - Where no fact is derived from facts of its own stratum, nearly every fact that is deleted is supported by
-#   what was deleted, and has no other instance: backward/forward need not search for one. Delete and rederive
+# - In strata without recursion, nearly every deleted fact is supported by deleted facts
+#   and has no other instance: backward/forward need not search for one. Delete and rederive
 #   saves one plan thereby, which is what links cost.
 # - Delete and rederive in a recursive stratum deletes less, in more rounds: good where there are many facts,
 #   and where most of the explicit ones stay.
 # - Backward/forward in a recursive stratum would search from fewer facts, which takes more rounds than from
 #   many that prove each other: never good.
-# - Where nothing has been deleted for long, links are of no use.
+# - After many updates without deletions, links are of no use.
 
 MANY = 1024  # facts of a recursive stratum from which fewer facts are worth more rounds
 FEW = 0.25  # of the explicit facts: the part that may be deleted in this update or the next
-LONG = 16  # updates without deletions after which nothing is linked any more
+LONG = 16  # updates without deletions after which no facts are linked
 
 WORTH_WHILE = "links replace the search for facts to delete"
 
@@ -337,14 +338,14 @@ class MarkingAdvisor:
     def __init__(self, algorithm: Algorithm) -> None:
         self.algorithm = algorithm
         self.passes_all = algorithm.name == "dred"
-        self._without_removals = 0  # updates since the last that deleted something
+        self._without_removals = 0  # updates since the last with deletions
 
     def algorithm_of(self, section: ScheduledStratum, reading: Reading) -> Algorithm:
         """Return the one algorithm."""
         return self.algorithm
 
     def decide(self, reading: Reading, update: Update, peek: Peek) -> tuple[Decision, Update | None]:
-        """Return what to link in an update, and the next update, if that was worth reading."""
+        """Return the facts to link in an update, and the next update if it was read."""
         large = [section for section in reading.recursive if _is_large(section, reading)]
         if not large and (reading.passes_all or not reading.others):
             return self._not_possible(reading), None
@@ -359,7 +360,7 @@ class MarkingAdvisor:
         return (Decision(linked, WORTH_WHILE) if linked else MOST_FALLS), coming
 
     def _not_possible(self, reading: Reading) -> Decision:
-        """Return why nothing is linked, independent of the next update."""
+        """Return why no facts are linked, independent of the next update."""
         if not reading.passes_all:
             return NEVER_SHORTER if reading.recursive else NO_RULES
         return TOO_SMALL
@@ -379,7 +380,7 @@ def removed_facts(update: Update) -> int:
 
 
 class MarkingDeleteAndRederive:
-    """DRed that begins with what marks show."""
+    """DRed that begins with marked facts."""
 
     name = "dred"
     counters = CounterKind.NONE
@@ -394,12 +395,12 @@ class MarkingDeleteAndRederive:
         deleted = overdelete(task, suspect, dred.SUSPECT)
         self.marks.on_deleted(deleted)
         _, open = self.marks.divide(task, deleted)
-        again = task.run(MaintenanceStep.REDERIVE, open, dred.REDERIVED)
-        insert(task, again | self.marks.returned(task))
+        rederived = task.run(MaintenanceStep.REDERIVE, open, dred.REDERIVED)
+        insert(task, rederived | self.marks.returned(task))
 
 
 class MarkingBackwardForward:
-    """Backward/Forward that begins with what marks show."""
+    """Backward/Forward that begins with marked facts."""
 
     name = "backward-forward"
     counters = CounterKind.NONE
@@ -409,7 +410,7 @@ class MarkingBackwardForward:
         self.marks = marks
 
     def maintain(self, task: Task) -> None:
-        """Delete what has no derivation, insert."""
+        """Delete facts without a derivation, then insert."""
         suspect = task.waiting(task.removed) | self.marks.lost(task, backward_forward.SUSPECT)
         overdelete(task, suspect, backward_forward.SUSPECT, lambda facts: self._unsupported(task, facts))
         insert(task, task.changes.none())
@@ -438,7 +439,7 @@ class Advisor(Protocol):
     passes_all: bool  # whether marks of derived facts are passed on, and positive ones: for DRed
 
     def decide(self, reading: Reading, update: Update, peek: Peek) -> tuple[Decision, Update | None]:
-        """Return what to link in an update, and the next update, if that was worth reading."""
+        """Return the facts to link in an update, and the next update if it was read."""
 
     def algorithm_of(self, section: ScheduledStratum, reading: Reading) -> Algorithm:
         """Return the algorithm for a stratum, without marks."""
@@ -461,7 +462,7 @@ class Marking(Tactics):
         self._listen = listen
         self._advisor = advisor or MarkingAdvisor(algorithm)
         self._marks: UpdateMarks | None = None  # those of the present update
-        self._ahead: Ahead | None = None  # what was recorded for the next one
+        self._ahead: Ahead | None = None  # the marks recorded for the next update
         self._schedule: Schedule | None = None  # the one that `_reading` belongs to
         self._reading: Reading | None = None
 
@@ -483,10 +484,10 @@ class Marking(Tactics):
         return lookahead.peek is not no_stream
 
     def _chosen(self, reading: Reading, update: Update, announced: Ahead | None) -> UpdateMarks | None:
-        """Return how to mark in this update, None if it does not pay."""
+        """Return the marking for this update, None if it does not pay off."""
 
         def peek() -> Update | None:
-            """Return the next update, if it has arrived; the first facts are applied without it."""
+            """Return the next update if it has arrived; the first facts are applied without it."""
             return self.lookahead.peek() if any(map(reading.sizes, reading.explicit)) else None
 
         marking = self.lookahead.marking
@@ -497,19 +498,19 @@ class Marking(Tactics):
         return Linked(reading, announced, coming, decision.linked) if decision.linked else None
 
     def _read(self, schedule: Schedule) -> Reading:
-        """Return what marking needs of the program of a schedule."""
+        """Return the data that marking needs for the program of a schedule."""
         if self._reading is None or self._schedule is not schedule:
             self._schedule = schedule
             self._reading = reading_of(schedule, self._engine, self._listen, self._advisor.passes_all)
         return self._reading
 
     def on_explicit_deleted(self, deleted: Facts) -> None:
-        """Mark what the next update deletes, or begin to record links."""
+        """Mark the facts that the next update deletes, or begin to record links."""
         if self._marks is not None:
             self._marks.begin(deleted)
 
     def algorithm_of(self, section: ScheduledStratum) -> Algorithm:
-        """Return the algorithm for a stratum, one that uses marks if there are some."""
+        """Return the algorithm for a stratum, one that uses marks if there are any."""
         plain = (
             self.algorithm if self._reading is None else self._advisor.algorithm_of(section, self._reading)
         )
@@ -521,7 +522,7 @@ class Marking(Tactics):
         return self._marks.collect if isinstance(self._marks, Literal) else None
 
     def before_commit(self) -> None:
-        """Keep what was recorded for the next update."""
+        """Keep the marks recorded for the next update."""
         if self._marks is not None:
             self._ahead = self._marks.end()
 
@@ -530,5 +531,5 @@ class Marking(Tactics):
         self._marks = None
 
     def forget(self) -> None:
-        """Forget what was recorded for the next update, and about the program."""
+        """Discard data recorded for the next update and about the program."""
         self._ahead = self._reading = self._schedule = None

@@ -1,7 +1,7 @@
-"""Recomputation: derive again what may change, from the explicit facts.
+"""Recomputation: derive predicates that may change again, from the explicit facts.
 
-The oldest algorithm, and the measure of all others. Only predicates that depend on a change are derived
-again, into new relations; the old ones are kept as backups until these are complete.
+The baseline of all other algorithms. Only predicates that depend on a change are derived again, into new
+relations; the old ones are kept as backups until these are complete.
 
 Invariant: the backups are whole until the new relations are complete.
 """
@@ -15,10 +15,12 @@ from tidelog.engine.events import (
     Event,
     FactsRemoved,
     Listener,
+    RoundsRan,
     RuleRan,
     StratumEnded,
     StratumMaintained,
     StratumStarted,
+    tell,
     wants_strata,
 )
 from tidelog.engine.fixpoint import derive
@@ -33,6 +35,8 @@ NONE = Rows((), 0)
 class StratumTimes:
     """A listener that passes events on, and sums up the instances and seconds of each stratum. Mutable."""
 
+    hears_rounds = True
+
     def __init__(self, listen: Listener) -> None:
         self.listen = listen
         self.done: dict[tuple[str, ...], tuple[int, float]] = {}
@@ -44,9 +48,11 @@ class StratumTimes:
         instances, seconds = self.done.get(self._predicates, (0, 0.0))
         if isinstance(event, RuleRan):
             self.done[self._predicates] = instances + event.matches, seconds
+        elif isinstance(event, RoundsRan):
+            self.done[self._predicates] = instances + int(event.runs[:, 2].sum()), seconds
         elif isinstance(event, StratumEnded):
             self.done[self._predicates] = instances, event.seconds
-        self.listen(event)
+        tell(self.listen, event)
 
 
 class Recompute:
@@ -118,9 +124,9 @@ class Recompute:
         )
         overdeleted = sum(self.engine.storage.size(name) for name in names) + deleted - inserted
         instances, seconds = work.done.get(names, (0, 0.0))
-        again = overdeleted - deleted
+        rederived = overdeleted - deleted
         return StratumMaintained(
-            number, names, self.name, overdeleted, again, deleted, inserted, instances, seconds
+            number, names, self.name, overdeleted, rederived, deleted, inserted, instances, seconds
         )
 
     def _difference(self, affected: Collection[str]) -> NetChange:
@@ -148,14 +154,14 @@ def dependent(predicates: Collection[str], rules: Sequence[Rule]) -> dict[str, N
     for rule in rules:
         for atom in (*rule.positive, *rule.negated):
             heads.setdefault(atom.predicate, []).append(rule.head.predicate)
-    found = dict.fromkeys(predicates)
-    waiting = list(found)
+    affected = dict.fromkeys(predicates)
+    waiting = list(affected)
     while waiting:
         for head in heads.get(waiting.pop(), ()):
-            if head not in found:
-                found[head] = None
+            if head not in affected:
+                affected[head] = None
                 waiting.append(head)
-    return found
+    return affected
 
 
 def _changed(update: Update) -> list[str]:

@@ -1,9 +1,8 @@
-"""The maintainers by name, and the choice of one for each update from what it is expected to touch."""
+"""The maintainers by name, and the choice of one for each update by the instances that it may touch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,11 +13,16 @@ from tidelog.engine.protocol import EngineParts
 from tidelog.errors import Diagnostic, ProgramError, suggest
 from tidelog.errors.codes import UNKNOWN_MAINTAINER, UNKNOWN_MARKING
 from tidelog.logic.program import Program, Rule, Variable
+from tidelog.maintenance import DEFAULT, DEFAULT_MARKING, NO_MARKING, keeps_closures
 from tidelog.maintenance.backward_forward import BackwardForward
-from tidelog.maintenance.counting import CountingBackwardForward, CountingDeleteAndRederive
+from tidelog.maintenance.counting import (
+    CountingBackwardForward,
+    CountingDeleteAndRederive,
+    ForwardBackwardForward,
+    RankCounting,
+)
 from tidelog.maintenance.dred import DeleteAndRederive
 from tidelog.maintenance.driver import Driver
-from tidelog.maintenance.forward_backward_forward import ForwardBackwardForward
 from tidelog.maintenance.fp_update import FixpointUpdate
 from tidelog.maintenance.maintainer import (
     Check,
@@ -41,11 +45,11 @@ from tidelog.maintenance.marking import (
     removed_facts,
 )
 from tidelog.maintenance.marking import MARKINGS as WAYS_OF_MARKING
-from tidelog.maintenance.rank_counting import RankCounting
 from tidelog.maintenance.recompute import Recompute
 from tidelog.maintenance.schedule import Schedule
 from tidelog.maintenance.task import Algorithm, ScheduledStratum
 from tidelog.plan.join_order import Statistics, growth
+from tidelog.records import dataclass
 from tidelog.rewrite.auxiliary_relations import SEPARATOR
 
 # ---- the expected cost of an update
@@ -54,9 +58,9 @@ from tidelog.rewrite.auxiliary_relations import SEPARATOR
 # evenly. How many instances a rule has is known where they were counted, else estimated from the sizes of
 # what it reads. A stratum that a structure maintains has no instances: its pairs are counted instead.
 
-COST_OF_RANKS = 1.6  # what an instance costs in rank counting, measured by what it costs in recomputation
-COUNTING = 0.1  # what counting all instances costs, shared by the updates that are expected to profit from it
-LITTLE = 1e-6  # a share so small that more would touch no more than in proportion
+COST_OF_RANKS = 1.6  # the cost of an instance in rank counting, relative to recomputation
+COUNTING = 0.1  # the cost of counting an instance, shared by the updates expected to profit from it
+LITTLE = 1e-6  # a share so small that the prediction is linear up to it
 
 Instances = Callable[[Rule], int]
 
@@ -91,9 +95,9 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """What a stratum would cost: its instances by the predicates that they read, and its rounds.
+    """The cost of a stratum: its instances by the predicates that they read, and its rounds.
 
-    Structures and aggregates have no counted instances: the facts of `measured` are counted in their place.
+    Structures and aggregates have no counted instances: the facts of `measured` are counted instead.
     """
 
     predicates: tuple[str, ...]
@@ -109,9 +113,9 @@ class Weight:
         return not self.read.isdisjoint(self.predicates)
 
     def total(self, engine: EngineParts) -> int:
-        """Return how many instances there are, or facts of `measured`.
+        """Return the number of instances, or of facts of `measured`.
 
-        After a recomputation auxiliary relations are missing, until a maintainer creates them again.
+        After a recomputation auxiliary relations are missing until a maintainer creates them again.
         """
         if self.counted:
             return self.counted
@@ -160,21 +164,21 @@ def _read(rule: Rule) -> tuple[str, ...]:
 def predict(
     shares: Mapping[str, float], added: int, weights: tuple[Weight, ...], engine: EngineParts
 ) -> Prediction:
-    """Predict how many instances an update touches, if facts change evenly all over each relation."""
+    """Predict how many instances an update touches if changes are spread evenly over each relation."""
     unchanged = {name: 1 - share for name, share in shares.items()}
     touched, total, counted, strata = 0.0, 0, 0, 0
-    most, where = 0.0, ""
+    most_touched, where = 0.0, ""
     for weight in weights:
         counted += weight.counted
         if unchanged.keys().isdisjoint(weight.read):
             continue
         # An empty stratum is expected to become as large as what is added.
-        share, own = _share(weight, unchanged), weight.total(engine) or added
-        touched += share * own
-        total += own
+        share, stratum_total = _share(weight, unchanged), weight.total(engine) or added
+        touched += share * stratum_total
+        total += stratum_total
         strata += 1
-        if share * own > most:
-            most, where = share * own, weight.predicates[0].partition(SEPARATOR)[0]
+        if share * stratum_total > most_touched:
+            most_touched, where = share * stratum_total, weight.predicates[0].partition(SEPARATOR)[0]
         for predicate in weight.predicates:
             unchanged[predicate] = min(1 - share, unchanged.get(predicate, 1.0))
     return Prediction(touched, total, counted, where, strata)
@@ -183,42 +187,42 @@ def predict(
 class Slopes:
     """How fast the prediction grows with the share of each relation that changes. Mutable.
 
-    To predict costs as much as to apply fifty facts. The prediction is concave in the shares, so that its
-    slope at nothing, times the share, is no less: where that is small, nothing more need be known.
+    Predicting costs as much as applying fifty facts. The prediction is concave in the shares, so that its
+    slope at zero, times the share, is an upper bound: where that is small, no prediction is needed.
     """
 
     def __init__(self, weights: tuple[Weight, ...], engine: EngineParts) -> None:
         self.weights = weights
         self._engine = engine
-        self._alone: dict[str, Prediction] = {}  # what a small change of one relation touches
+        self._of_relation: dict[str, Prediction] = {}  # the prediction for a small change of one relation
 
     def at_most(self, shares: Mapping[str, float]) -> Prediction:
-        """Return an upper bound of the prediction: no fewer instances touched, out of no more in all."""
-        touched, most, total, counted, where = 0.0, 0.0, 0, 0, ""
+        """Return an upper bound of the touched instances, and a lower bound of all instances concerned."""
+        touched, most_touched, total, counted, where = 0.0, 0.0, 0, 0, ""
         for name, share in shares.items():
-            alone = self._of(name)
-            own = alone.touched * share / LITTLE
-            touched += own
-            if own >= most:
-                most, where = own, alone.most
-            total, counted = max(total, alone.total), alone.counted
+            prediction = self._of(name)
+            bound = prediction.touched * share / LITTLE
+            touched += bound
+            if bound >= most_touched:
+                most_touched, where = bound, prediction.most
+            total, counted = max(total, prediction.total), prediction.counted
         return Prediction(touched, total, counted, where)
 
     def _of(self, name: str) -> Prediction:
-        if name not in self._alone:
-            self._alone[name] = predict({name: LITTLE}, 0, self.weights, self._engine)
-        return self._alone[name]
+        if name not in self._of_relation:
+            self._of_relation[name] = predict({name: LITTLE}, 0, self.weights, self._engine)
+        return self._of_relation[name]
 
 
 def _share(weight: Weight, unchanged: Mapping[str, float]) -> float:
-    """Return the part of a stratum's instances that changes, if these parts of each relation do not."""
+    """Return the share of a stratum's instances that changes, given the unchanged share of each relation."""
     changed, most = 0.0, 0.0
-    for read, count in weight.instances:
-        same = 1.0
-        for predicate in read:
-            same *= unchanged.get(predicate, 1.0)
-        changed += (1 - same) * count
-        most = max(most, 1 - same)
+    for predicates, count in weight.instances:
+        unchanged_share = 1.0
+        for predicate in predicates:
+            unchanged_share *= unchanged.get(predicate, 1.0)
+        changed += (1 - unchanged_share) * count
+        most = max(most, 1 - unchanged_share)
     share = changed / weight.counted if weight.counted else most
     return float(1 - (1 - share) ** weight.rounds)
 
@@ -235,7 +239,7 @@ def shares_of(update: Update, statistics: Statistics) -> dict[str, float]:
 
 
 def count(rows: Mapping[str, Any]) -> int:
-    return sum(some.count for some in rows.values())
+    return sum(each.count for each in rows.values())
 
 
 # ---- the incremental algorithms by name
@@ -254,8 +258,8 @@ ALGORITHMS = {algorithm.name: algorithm for algorithm in ALL}
 
 # ---- updates without counters
 #
-# `auto` does so in streams while nothing is counted, as long as that is cheaper than to count everything.
-# What was measured (docs/decisions/0049) says what suits a stratum:
+# `auto` does so in streams while instances are not counted, as long as that is cheaper than counting them.
+# According to measurements (docs/decisions/0049), a stratum is maintained by:
 #
 # - Delete and rederive: recursion whose facts have few instances each. Most of what it overdeletes stays
 #   deleted, and links make it overdelete less.
@@ -302,7 +306,7 @@ class StratumAdvisor:
         return proofs[section.number]
 
     def decide(self, reading: Reading, update: Update, peek: Peek) -> tuple[Decision, Update | None]:
-        """Return what to link in an update, and the next one, if it was worth a look."""
+        """Return the facts to link in an update, and the next update if it was read."""
         linked = NONE.union(*(each.predicates for each in reading.recursive if self._gains(each, reading)))
         if not linked:
             return (NO_LARGE_RECURSION if reading.derived else NO_RULES), None
@@ -328,17 +332,17 @@ class StratumAdvisor:
 #
 # Invariant: either way the result is the same; only the time differs.
 
-SMALL = 16  # facts up to which nothing is estimated
+SMALL = 16  # facts up to which no estimate is made
 NEVER_COUNTED = 0.25  # the share of explicit facts from which counting for the first time does not pay
 
-# What updates cost without counters, measured by what it costs to count an instance (docs/decisions/0049).
+# The cost of updates without counters, relative to counting an instance (docs/decisions/0049).
 FOUND = 7.0  # for each instance that plans find
-SEARCHED = 100.0  # for each instance that is expected to be touched: many more are found on the way
+SEARCHED = 100.0  # for each instance expected to be touched: the search reads many more
 VISITED = 50_000.0  # for each stratum: plans are made, and run one by one
 WORTH_WEIGHING = 50_000  # derived facts: fewer are counted quickly
 WORTH_RENTING = 2_000_000  # instances, likewise
-SPENT = 0.5  # of the price of counting: so much may be spent while it is not known what comes
-LATER = 4.0  # what an instance of a recursive stratum costs more if it is not counted before facts change
+SPENT = 0.5  # the share of the price of counting that may be spent while the next updates are unknown
+LATER = 4.0  # the additional cost of a recursive instance that is not counted before facts change
 
 UNLIMITED = 1e15
 
@@ -346,7 +350,7 @@ RANKS = "rank-counting"
 RENTED = "backward-forward or dred"
 
 
-class TooExpensive(Exception):  # noqa: N818 - it never leaves this module
+class TooExpensive(Exception):  # noqa: N818 - internal to this module
     """An update found more instances than were to be spent on it."""
 
 
@@ -359,13 +363,13 @@ class Auto:
         self.engine = engine
         self.listen = listen
         self.modules = modules
-        self.lookahead = LookAhead()  # without `decides`, every update does without counters that may
+        self.lookahead = LookAhead()  # without `decides`, every update that can is applied without counters
         self._ranks = Driver(ALGORITHMS[RANKS], engine, listen, check, modules)
         self._check = check
-        self._paid = 0.0  # for updates without counters, since there were some last
-        self._last = 0.0  # of which for the last one
-        self._budget = UNLIMITED  # that is left for the present one
-        self._most = 0  # instances found when it must end
+        self._paid = 0.0  # the cost of updates without counters since instances were last counted
+        self._last = 0.0  # the cost of the last of them
+        self._budget = UNLIMITED  # of the present update
+        self._most_instances = 0  # the number of instances at which it is cancelled
         self._weighed: tuple[tuple[Rule, ...], int, Slopes] | None = None
         self._estimated: tuple[tuple[Rule, ...], tuple[Weight, ...]] | None = None
 
@@ -396,23 +400,23 @@ class Auto:
         return net
 
     def _rent(self, update: Update, before: Program, after: Program) -> NetChange | None:
-        """Apply an update without counters, with marks where they pay; None if that is too expensive."""
+        """Apply an update without counters, with marks where they pay off; None if that is too expensive."""
         plans = self.engine.change_plans
-        begun = plans.instances
-        self._most = begun + int(self._budget / FOUND)
+        instances_before = plans.instances
+        self._most_instances = instances_before + int(self._budget / FOUND)
         try:
             return self._uncounted.apply(update, before, after)
         except TooExpensive:
             self.listen(TOO_EXPENSIVE)
             return None
         finally:
-            self._last = max(self._last, FOUND * (plans.instances - begun))
+            self._last = max(self._last, FOUND * (plans.instances - instances_before))
             self._paid += self._last
 
     def _check_rent(self) -> None:
         """Raise if a limit is reached, or an update without counters has found too many instances."""
         self._check()
-        if self.engine.change_plans.instances > self._most:
+        if self.engine.change_plans.instances > self._most_instances:
             raise TooExpensive
 
     def _choose(self, update: Update, before: Program, after: Program) -> MaintainerChosen:
@@ -448,7 +452,7 @@ class Auto:
         return self.lookahead.marking != "none" and self.lookahead.peek is not no_stream
 
     def _without_counters(self, update: Update, program: Program) -> tuple[bool, str]:
-        """Return whether it is cheaper to do without counters, given what is known to follow, and why."""
+        """Return whether maintenance without counters is cheaper, given the known next updates, and why."""
         self._budget = UNLIMITED
         if not self.lookahead.decides:
             return True, "as requested"
@@ -469,10 +473,10 @@ class Auto:
         return True, f"counting {instances} would cost more"
 
     def _price(self, counted: int, is_known: bool, program: Program) -> float:
-        """Return what may be spent before counting is cheaper.
+        """Return the cost up to which maintenance without counters is cheaper than counting.
 
-        Ranks are the rounds in which facts were derived, as long as nothing has changed since. If other
-        updates may follow, counters will be needed in the end.
+        Ranks are the rounds in which facts were derived, as long as no facts have changed since. If other
+        updates may follow, counters will be needed eventually.
         """
         if is_known:
             return counted
@@ -480,7 +484,7 @@ class Auto:
         return SPENT * counted - LATER * recursive
 
     def _estimates(self, program: Program) -> tuple[Weight, ...]:
-        """Return what the strata would cost, estimated once for a program: nothing is counted."""
+        """Return the costs of the strata, estimated once for a program without counting instances."""
         rules = program.rules
         if self._estimated is None or self._estimated[0] is not rules:
             schedule = self._ranks.schedule(program)
@@ -491,9 +495,9 @@ class Auto:
         return self._estimated[1]
 
     def _slopes(self, program: Program) -> Slopes:
-        """Return what the strata would cost, weighed again when rules have changed or instances were counted.
+        """Return the slopes of the strata, computed again when rules have changed or instances were counted.
 
-        After a recomputation the earlier counts are good enough: another schedule would have to be made.
+        After a recomputation the earlier counts are good enough: new ones would need another schedule.
         """
         rules, counts = program.rules, self.engine.counters.counts
         if self._weighed is None or self._weighed[0] is not rules or self._weighed[1] != counts:
@@ -521,8 +525,6 @@ FEW = MaintainerChosen(RANKS, f"{SMALL} facts or fewer change")
 #
 # `forward-backward-forward:3` looks for proofs three steps deep; without a number it takes its own depth.
 
-DEFAULT = "auto"
-
 
 def _driver(
     algorithm: Algorithm, engine: EngineParts, listen: Listener, check: Check, modules: bool = True
@@ -537,8 +539,7 @@ MAINTAINERS: dict[str, Factory] = {
     "recompute": Recompute,
     **{name: partial(_driver, algorithm) for name, algorithm in ALGORITHMS.items()},
 }
-DEFAULT_MARKING = "auto"  # in streams, where it pays
-MARKINGS = (DEFAULT_MARKING, "none", *WAYS_OF_MARKING)
+MARKINGS = (DEFAULT_MARKING, NO_MARKING, *WAYS_OF_MARKING)
 MARKED_NAMES = (DEFAULT, *MARKED)  # those that can look ahead and mark
 
 
@@ -556,15 +557,6 @@ def make(
     return maintainer
 
 
-def keeps_closures(name: str, marking: str) -> bool:
-    """Return whether structures may maintain closures.
-
-    Marks pass along rules, and not through structures: they would miss what the next update deletes. A
-    maintainer that decides itself whether to mark keeps the structures.
-    """
-    return name == DEFAULT or marking in ("none", DEFAULT_MARKING)
-
-
 def check_names(name: str, marking: str) -> None:
     """Raise ProgramError unless there is such a maintainer and it supports the marking."""
     kind, colon, depth = name.partition(":")
@@ -576,7 +568,7 @@ def check_names(name: str, marking: str) -> None:
     if marking not in MARKINGS:
         help = suggest(marking, MARKINGS) or f"choose one of {', '.join(MARKINGS)}"
         raise ProgramError(Diagnostic(UNKNOWN_MARKING, f"unknown marking `{marking}`", help=help))
-    if marking not in ("none", DEFAULT_MARKING) and name not in MARKED_NAMES:
+    if marking not in (NO_MARKING, DEFAULT_MARKING) and name not in MARKED_NAMES:
         message = f"the maintainer `{name}` does not support marking"
         help = f"use one of {', '.join(f'`{other}`' for other in MARKED_NAMES)}, or no marking"
         raise ProgramError(Diagnostic(UNKNOWN_MARKING, message, help=help))

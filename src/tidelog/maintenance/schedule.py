@@ -1,7 +1,7 @@
 """The order in which an update is applied: the strata of the rules before and after together.
 
-Where rules change, a stratum holds those that were removed, added and left as they were. Strata that no
-change affects are never visited: a changed relation knows which strata read it.
+If rules change, a stratum has removed, added and unchanged rules. Strata that no change affects are never
+visited: the strata that read each relation are known.
 
 Invariant: the predicates of a stratum depend on each other in the rules before, or after, or both.
 """
@@ -9,13 +9,13 @@ Invariant: the predicates of a stratum depend on each other in the rules before,
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum, strata
 from tidelog.maintenance.special_strata import aggregate_sources, temporary_relations
 from tidelog.maintenance.step_plans import ChangePlanCache, MaintenanceStep, PlanSource, Sources, StratumPlans
 from tidelog.maintenance.task import ScheduledStratum
+from tidelog.records import dataclass
 from tidelog.rewrite.auxiliary_relations import ClosureModule, is_auxiliary
 
 NO_CLOSURES: Mapping[str, ClosureModule] = {}
@@ -35,7 +35,7 @@ CONSTANT = (  # steps of the rules that stay
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """Rules, without aggregates in plain ones, and what becomes of them; each with its number."""
+    """Unchanged, removed and added rules, each with its number; plain rules have no aggregates."""
 
     unchanged: Mapping[Rule, int]
     removed: Mapping[Rule, int]
@@ -53,7 +53,7 @@ class Revision:
 
 
 class Schedule:
-    """The sections in order, and which of them read what."""
+    """The sections in order, and the readers of each relation."""
 
     def __init__(
         self, revision: Revision, cache: ChangePlanCache, closures: Mapping[str, ClosureModule] = NO_CLOSURES
@@ -72,9 +72,9 @@ class Schedule:
 
     @property
     def sources(self) -> set[PlanSource]:
-        """All that plans are made of."""
+        """The sources of all plans."""
         all_plans = (section.plans for section in self.sections)
-        return {source for plans in all_plans for some in plans.sources.values() for source in some}
+        return {source for plans in all_plans for sources in plans.sources.values() for source in sources}
 
     @property
     def relations(self) -> set[str]:
@@ -87,16 +87,16 @@ class Schedule:
         return {module.source for module in self.closures.values() if is_auxiliary(module.source)}
 
     def reaching(self, section: ScheduledStratum) -> frozenset[str]:
-        """The predicates whose changes may touch a section: its own, and all that it depends on."""
-        found: set[str] = set()
-        touched = {section.number}
-        for each in reversed(self.sections[: section.number + 1]):
-            if each.number in touched:
-                found.update(each.predicates)
-                read = {name for name, readers in self.readers.items() if each.number in readers}
-                found |= read
-                touched.update(self.section_of[name] for name in read if name in self.section_of)
-        return frozenset(found)
+        """The predicates whose changes may affect a section: its own, and all that it depends on."""
+        predicates: set[str] = set()
+        affected = {section.number}
+        for stratum in reversed(self.sections[: section.number + 1]):
+            if stratum.number in affected:
+                predicates.update(stratum.predicates)
+                read = {name for name, readers in self.readers.items() if stratum.number in readers}
+                predicates |= read
+                affected.update(self.section_of[name] for name in read if name in self.section_of)
+        return frozenset(predicates)
 
     @property
     def groups(self) -> set[frozenset[str]]:
@@ -104,10 +104,10 @@ class Schedule:
         return {frozenset(section.predicates) for section in self.sections}
 
     def regrouped(self, opened: Collection[str]) -> tuple[list[Stratum], list[Stratum]]:
-        """The strata that differ from those of the rules before, with these, and after, with those.
+        """The strata of this schedule that the rules before lack, and those that only the rules after have.
 
-        What is counted depends on which rules read their own stratum. What was `opened`, closed before, was
-        not counted.
+        Which instances are counted depends on which rules read their own stratum. Predicates that were
+        `opened`, closed before, were not counted.
         """
         before = {
             frozenset(each.predicates)
@@ -152,11 +152,11 @@ def _section(
         (source,) = (*unchanged, *removed, *added)
         for relation in temporary_relations(source.rule):
             cache.engine.storage.define_temporary(relation.predicate, len(relation.terms))
-        made = aggregate_sources(source)
+        plan_sources = aggregate_sources(source)
     elif closure is not None:
-        made = {}
+        plan_sources = {}
     else:
-        made = _sources(unchanged, removed, added)
+        plan_sources = _sources(unchanged, removed, added)
     return ScheduledStratum(
         number,
         stratum.predicates,
@@ -164,7 +164,7 @@ def _section(
         tuple(source.rule for source in removed),
         tuple(source.rule for source in added),
         aggregates,
-        StratumPlans(cache, made),
+        StratumPlans(cache, plan_sources),
         closure,
     )
 

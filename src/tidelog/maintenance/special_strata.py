@@ -22,7 +22,7 @@ from tidelog.rewrite.auxiliary_relations import ClosureModule, recognise, rewrit
 #
 # After Gupta, Mumick, Subrahmanian: Maintaining Views Incrementally, SIGMOD 1993.
 #
-# An auxiliary relation of `rewrite.auxiliary_relations` has one rule and is a stratum of its own. Instances
+# An auxiliary relation of `rewrite.auxiliary_relations` has one rule and is a separate stratum. Instances
 # of its body that were lost or gained name the groups that are touched; for these the rows to aggregate are
 # collected from what is true now. Both sets are temporary relations, which are cleared at the end.
 #
@@ -33,14 +33,14 @@ FORMER = Effect(Where(Flag.PENDING, Flag.NONE))
 
 
 def aggregate_sources(source: PlanSource) -> Sources:
-    """Return the rules by which the one rule of an auxiliary relation is maintained."""
+    """Return the rules that maintain the single rule of an auxiliary relation."""
     rule, number = source.rule, source.number
-    touched = replace(rule, head=touched_groups(rule), group=(), aggregations=())
-    driven = frozenset({touched.head.predicate})
-    collected = replace(touched, head=collected_rows(rule))
-    body = (touched.head, *(as_test(literal, rule.group) for literal in rule.body))
-    former = Rule(rule.head, (touched.head, rule.head))
-    groups = (PlanSource(touched, number, frozenset()),)
+    touched_rule = replace(rule, head=touched_groups(rule), group=(), aggregations=())
+    driven = frozenset({touched_rule.head.predicate})
+    collected = replace(touched_rule, head=collected_rows(rule))
+    body = (touched_rule.head, *(as_test(literal, rule.group) for literal in rule.body))
+    former = Rule(rule.head, (touched_rule.head, rule.head))
+    groups = (PlanSource(touched_rule, number, frozenset()),)
     return {
         MaintenanceStep.LOST: groups,
         MaintenanceStep.LOST_UNDER_NEGATION: groups,
@@ -83,10 +83,10 @@ def maintain_aggregates(task: Task) -> None:
 
 
 def _exchange(task: Task, rule: Rule) -> None:
-    """Replace the facts of the affected groups."""
-    touched = task.changed(SEEN)
-    former = task.run(MaintenanceStep.FORMER, touched, FORMER)
-    task.run(MaintenanceStep.INSERT, touched, SEEN)
+    """Replace the facts of affected groups."""
+    groups = task.changed(SEEN)
+    former = task.run(MaintenanceStep.FORMER, groups, FORMER)
+    task.run(MaintenanceStep.INSERT, groups, SEEN)
     task.changes.mark(former, clear=Flag.ALIVE | Flag.PENDING)
     task.changes.mark(_aggregated(task, rule), set=Flag.ALIVE)
 
@@ -133,14 +133,14 @@ class ClosureChoice:
         self.is_enabled = is_enabled and self.structures is not None
         self.engine = engine
         self.chosen = NONE
-        self._refused: dict[str, int] = {}  # predicates that rules maintain for now, and how large they were
+        self._refused: dict[str, int] = {}  # predicates that rules maintain for now, with their sizes then
         self._recognised: dict[int, tuple[Rules, dict[str, ClosureModule]]] = {}
 
     @property
     def are_current(self) -> bool:
-        """Whether structures maintain what was chosen, and nothing else has grown enough to be reconsidered.
+        """Whether structures maintain the chosen predicates, and no other has grown enough for a new choice.
 
-        Other maintainers may have used the engine meanwhile.
+        Other maintainers may have used the engine in the meantime.
         """
         if self.structures is None or self.structures.closed.keys() != self.chosen:
             return self.structures is None
@@ -211,7 +211,7 @@ class ClosureChoice:
     def lasting(self, stages: Sequence[Rules], added: Collection[str]) -> Names:
         """Return the predicates that structures can maintain while rules change.
 
-        Explicit facts of `added` are added. What is not a closure in all stages is maintained by its rules.
+        Explicit facts of `added` are added. Rules maintain predicates that are not closures in all stages.
         """
         if not self.chosen:
             return NONE
@@ -222,7 +222,7 @@ class ClosureChoice:
         return frozenset(names)
 
     def _closed_in_both(self, before: Rules, after: Rules, names: set[str]) -> set[str]:
-        """Return the predicates that are closed alike before and after, and depend only on others."""
+        """Return the predicates with the same closure before and after that are not recursive otherwise."""
         old, new = self.modules(before), self.modules(after)
         names = {name for name in names if name in new and old[name].is_like(new[name])}
         while names:
@@ -236,7 +236,7 @@ class ClosureChoice:
 
 
 def numbered(rules: Rules) -> dict[Rule, int]:
-    """Return the rules, long and aggregating ones split, with the numbers of those they were made from."""
+    """Split long and aggregating rules; return each rule with the number of its original."""
     return {part: number for number, rule in enumerate(rules) for part in split_rule(rule)}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any
 
@@ -12,6 +12,7 @@ from tidelog.logic.program import Rule
 from tidelog.plan.algebra import ChangePlan, Part
 from tidelog.plan.change_plans import ChangePlanMaker
 from tidelog.plan.plan_cache import Freshness, PlanCache, PlannedSizes
+from tidelog.records import dataclass
 
 FRESHNESS = Freshness(grown=4, small=64, shrinks=True)
 
@@ -19,7 +20,7 @@ Driven = Mapping[str | None, tuple[Any, ...]]  # prepared plans by the relation 
 
 
 class MaintenanceStep(Enum):
-    """What a family of plans is for; `ChangePlanMaker` says what each finds."""
+    """The purpose of a family of plans; `ChangePlanMaker` documents what each finds."""
 
     LOST = "lost"
     LOST_UNDER_NEGATION = "lost under negation"
@@ -34,7 +35,7 @@ class MaintenanceStep(Enum):
     PROVE = "prove"
     RULES_REMOVED = "rules removed"
     RULES_ADDED = "rules added"
-    FORMER = "former"  # of aggregates: what the groups were before
+    FORMER = "former"  # of aggregates: the former facts of groups
 
 
 def _ground(changes: ChangePlanMaker) -> tuple[ChangePlan, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tidelog.engine.events import ChangePassed, Listener
@@ -12,10 +11,11 @@ from tidelog.engine.protocol import EngineParts, Facts
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
 from tidelog.maintenance.step_plans import Driven, MaintenanceStep, StratumPlans
+from tidelog.records import dataclass
 from tidelog.rewrite.auxiliary_relations import ClosureModule
 
 # When an algorithm begins, lower strata are up to date, `removed` are no longer explicit (and counted so),
-# `added` are, and nothing else has changed in the stratum: all facts that were true before still are.
+# `added` are; the stratum has no other changes: all facts that were true before still are.
 
 UNKNOWN = Where(Flag.ALIVE | Flag.PENDING, Flag.NONE)  # not true, and not waiting to become so
 IDLE = Where(Flag.PENDING, Flag.NONE)
@@ -51,7 +51,7 @@ class ScheduledStratum:
 
 
 class Task:
-    """One stratum in one transaction: what changed, and what algorithms do to it."""
+    """One stratum in one transaction: its changes, and the operations of algorithms on it."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Task:
         return self.run_driven(step, self.section.plans[step], driving, effect)
 
     def run_driven(self, step: MaintenanceStep, driven: Driven, driving: Facts, effect: Effect) -> Facts:
-        """Do the same for some plans of a step."""
+        """Return the heads that the given plans of a step find."""
         plans = self._plans(driven, driving)
         if not plans:
             return self.changes.none()
@@ -107,8 +107,8 @@ class Task:
         plans = self.plans(MaintenanceStep.SUPPORT, waiting)
         if not plans:
             return self.changes.none(), self.changes.none()
-        fresh, heads = self.engine.change_plans.run_support(plans, waiting)
-        return self._reported(MaintenanceStep.SUPPORT, len(waiting), fresh), heads
+        body_facts, heads = self.engine.change_plans.run_support(plans, waiting)
+        return self._reported(MaintenanceStep.SUPPORT, len(waiting), body_facts), heads
 
     def plans(self, step: MaintenanceStep, driving: Facts) -> list[Any]:
         """Return the plans of a step that these facts drive."""
@@ -168,7 +168,7 @@ class Task:
         return parts[0] if parts else self.changes.none()
 
     def without(self, facts: Facts, others: Facts) -> Facts:
-        """Return the facts without the others; none of them waits for its turn."""
+        """Return the facts without the others; none of them is pending."""
         self.changes.mark(others, set=Flag.PENDING)
         remaining = self.changes.select(facts, IDLE)
         self.changes.mark(others, clear=Flag.PENDING)
@@ -184,7 +184,7 @@ class Algorithm(Protocol):
 
     @property
     def counters(self) -> CounterKind:
-        """What it needs to be counted."""
+        """The counters that the algorithm needs."""
 
     @property
     def is_compiled(self) -> bool:
@@ -207,7 +207,7 @@ def all_of(suspect: Facts) -> Facts:
 def overdelete(
     task: Task, suspect: Facts, effect: Effect, confirm: Callable[[Facts], Facts] = all_of
 ) -> Facts:
-    """Delete the suspect facts that `confirm` returns, then what they supported, round by round."""
+    """Delete the suspect facts that `confirm` returns, then the facts that they supported, round by round."""
     changes = task.changes
     rounds = []
     while len(suspect):
@@ -234,22 +234,22 @@ COUNTED = Effect(UNKNOWN, create=True, count=1)
 NEW = Flag.ALIVE | Flag.DELTA
 
 
-def insert(task: Task, again: Facts) -> None:
-    """Insert the pending facts `again`, added explicit facts, gained facts, and their derived facts.
+def insert(task: Task, rederived: Facts) -> None:
+    """Insert the pending facts `rederived`, added explicit facts, gained facts, and facts derived from them.
 
     Where instances are counted, gained ones are counted; where facts have ranks, new ones rank highest.
     """
     changes, kind = task.changes, task.counters.kind
     effect = FOUND if kind is CounterKind.NONE else COUNTED
-    fresh = again | task.explicit()
-    fresh |= task.gained(effect)
+    round_facts = rederived | task.explicit()
+    round_facts |= task.gained(effect)
     if not task.section.plans[MaintenanceStep.INSERT] and kind is not CounterKind.RANK:
-        changes.mark(fresh, set=Flag.ALIVE, clear=Flag.PENDING)
+        changes.mark(round_facts, set=Flag.ALIVE, clear=Flag.PENDING)
         return
-    while len(fresh):
-        changes.mark(fresh, set=NEW, clear=Flag.PENDING)
+    while len(round_facts):
+        changes.mark(round_facts, set=NEW, clear=Flag.PENDING)
         if kind is CounterKind.RANK:
-            task.counters.assign_next_rank(fresh)
-        derived = task.run(MaintenanceStep.INSERT, fresh, effect)
-        changes.mark(fresh, clear=Flag.DELTA)
-        fresh = derived
+            task.counters.assign_next_rank(round_facts)
+        derived = task.run(MaintenanceStep.INSERT, round_facts, effect)
+        changes.mark(round_facts, clear=Flag.DELTA)
+        round_facts = derived

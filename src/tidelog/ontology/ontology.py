@@ -1,4 +1,4 @@
-"""An ontology: its files, the rules specialised to it, and the axioms that these do not cover.
+"""An ontology: its files, the rules specialised to it, and the axioms that the rules do not cover.
 
 Begin with `load_ontology`. Two parts come before it: prefixes for the names of an ontology, and `owl:sameAs`
 as the equality of programs.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +38,7 @@ from tidelog.ontology.owl2rl import DATATYPE, specialise
 from tidelog.ontology.rl_coverage import Gap, OntologyGraph, axioms, gaps
 from tidelog.ontology.schema_closure import TABLES, TRIPLE, TYPE, Closure, close, owl, rdfs, read_triples
 from tidelog.plan.rule_text import Writing
+from tidelog.records import dataclass
 from tidelog.rewrite.representatives import group_of
 
 # ---- short prefixes for the names of an ontology
@@ -54,8 +55,8 @@ def prefixes_of(values: Iterable[Value], known: Mapping[str, str]) -> dict[str, 
     >>> prefixes_of([iri("https://example.org/zoo#Cat"), iri("https://example.org/zoo#Dog")], {})
     {'zoo': 'https://example.org/zoo#'}
     """
-    found = (_NAME.fullmatch(str(value.content)) for value in values if value.kind is Kind.IRI)
-    counted = Counter(match[1] for match in found if match is not None)
+    matches = (_NAME.fullmatch(str(value.content)) for value in values if value.kind is Kind.IRI)
+    counted = Counter(match[1] for match in matches if match is not None)
     prefixes = dict(known)
     for namespace, count in sorted(counted.items(), key=lambda item: (-item[1], item[0])):
         if count >= FEWEST and namespace not in prefixes.values():
@@ -70,9 +71,9 @@ def _word(namespace: str) -> str:
     return str(words[-1]).lower() if words else "ns"
 
 
-def _free(word: str, taken: Mapping[str, str]) -> str:
+def _free(word: str, used: Mapping[str, str]) -> str:
     number, free = 1, word
-    while free in taken:
+    while free in used:
         number += 1
         free = f"{word}{number}"
     return free
@@ -81,7 +82,7 @@ def _free(word: str, taken: Mapping[str, str]) -> str:
 # ---- `owl:sameAs` as the equality of programs
 #
 # Motik, Nenov, Piro, Horrocks: Handling owl:sameAs via Rewriting, AAAI 2015. A row such as prp-fp makes two
-# things the same. As a rule of equality it merges them, and facts are kept over representatives:
+# things equal. As a rule of equality it merges them, and facts are stored over representatives:
 #
 #     ?y = ?z :- triple(?x, ex:mother, ?y), triple(?x, ex:mother, ?z), rl:alike(?y, ?y), rl:alike(?z, ?z) .
 #
@@ -100,7 +101,7 @@ ALIKE: Final = TABLES + "alike"
 BESIDE_LITERAL: Final = TABLES + "beside_literal"
 X, Y, Z, P = map(Variable, "xyzp")
 OF_LITERALS: Final = "dt-eq"  # the row that makes literals the same
-# What equality itself does.
+# The rows of equality itself.
 REPLACED: Final = frozenset({"eq-ref", "eq-sym", "eq-trans", "eq-rep-s", "eq-rep-p", "eq-rep-o"})
 
 
@@ -129,7 +130,7 @@ REPLACED_BY_ROWS: Final = (
     Rule(Atom(TRIPLE, (Z, P, Y)), (_HAVE_LITERAL, Atom(TRIPLE, (Z, P, X))), name="eq-rep-o"),
 )
 
-# What follows from no row: that two names are the same is inconsistent, where names are unique.
+# Additional to the rows: if names are unique, two names for the same thing are inconsistent.
 UNIQUE_NAMES: Final = Rule(
     Atom(BOTTOM, ()),
     (_ARE_SAME, Comparison("!=", X, Y), *(Condition(Apply("ISIRI", (each,))) for each in (X, Y))),
@@ -140,10 +141,10 @@ UNIQUE_NAMES: Final = Rule(
 def by_rewriting(program: Program, data_properties: Collection[Value]) -> Program:
     """The program with rules of equality in place of the rows that replace.
 
-    Of data properties, whose values are literals, the rows stay: they would merge nothing.
+    Rows about data properties, whose values are literals, stay, since they merge no things.
     """
     kept = without_replacing(program).rules
-    rules = [made for rule in kept for made in _merging(rule, data_properties)]
+    rules = [rewritten for rule in kept for rewritten in _merging(rule, data_properties)]
     written = {EQUAL: EQUAL, ALIKE: "rl:alike", BESIDE_LITERAL: "rl:beside_literal"}
     predicates = {name: _predicate(name, text) for name, text in written.items()}
     return replace(
@@ -159,7 +160,7 @@ def without_replacing(program: Program) -> Program:
 
 
 def data_properties(closure: Closure) -> frozenset[Value]:
-    """The properties whose values are literals, as far as an ontology says so."""
+    """The properties that an ontology declares to have literals as values."""
     datatypes = {row[0] for row in closure.facts[DATATYPE]}
     triples = closure.facts[TRIPLE]
     return frozenset(
@@ -175,7 +176,7 @@ def _predicate(name: str, written: str) -> Predicate:
 
 
 def _merging(rule: Rule, data_properties: Collection[Value]) -> Iterator[Rule]:
-    """The rule, or rules of equality if it makes two things the same."""
+    """The rule, or rules of equality if it makes two things equal."""
     match rule.head:
         case Atom(predicate, (Variable() as left, middle, Variable() as right)) if (
             predicate == TRIPLE
@@ -192,13 +193,13 @@ def _merging(rule: Rule, data_properties: Collection[Value]) -> Iterator[Rule]:
 
 
 def _merging_things(rule: Rule, left: Variable, right: Variable) -> Iterator[Rule]:
-    """The rule that merges the things which a row makes the same, and the rules that find these things."""
+    """The rule that merges the things that a row makes equal, and the rules that find these things."""
     body = tuple(literal for literal in rule.body if not _are_different(literal, left, right))
     merging = replace(rule, head=Atom(EQUAL, (left, right)), body=body)
     group = group_of(merging)
     halves = {left: body, right: body} if group is None else {group.constant: group.body}
-    for each, half in halves.items():
-        yield Rule(_is_thing(each), (*half, _is_literal(each, negated=True)), span=rule.span)
+    for constant, half in halves.items():
+        yield Rule(_is_thing(constant), (*half, _is_literal(constant, negated=True)), span=rule.span)
     yield replace(merging, body=(*body, _is_thing(left), _is_thing(right)))
 
 
@@ -211,7 +212,7 @@ def _is_value(variable: Variable, atom: Atom, data_properties: Collection[Value]
 
 
 def _are_different(literal: object, left: Variable, right: Variable) -> bool:
-    """Return whether a literal only says that two things are different."""
+    """Return whether a literal only states that two things are different."""
     match literal:
         case Comparison("!=", first, second):
             return {first, second} == {left, right}
@@ -238,7 +239,7 @@ class Ontology:
 
     @property
     def axioms(self) -> Counter[str]:
-        """How many axioms there are of each kind."""
+        """The number of axioms of each kind."""
         return axioms(self.graph)
 
     @property
@@ -281,28 +282,28 @@ class Ontology:
 
     def joined(self, program: Program) -> Program:
         """A program with the rules and the triples of the ontology."""
-        own = self.program
-        known = program.predicates.get(TRIPLE)
-        if known is not None and known.arity != 3:
-            message = f"`triple` has {counted(known.arity, 'argument')} here, but 3 in an ontology"
-            raise ProgramError(Diagnostic(NOT_TRIPLES, message, known.span))
+        ontology = self.program
+        triple = program.predicates.get(TRIPLE)
+        if triple is not None and triple.arity != 3:
+            message = f"`triple` has {counted(triple.arity, 'argument')} here, but 3 in an ontology"
+            raise ProgramError(Diagnostic(NOT_TRIPLES, message, triple.span))
         is_empty = not program.rules and not program.outputs and not program.exports
         return replace(
             program,
-            predicates={**own.predicates, **program.predicates},
-            rules=(*program.rules, *own.rules),
-            facts=(*program.facts, *own.facts),
-            imports=(*own.imports, *program.imports),
-            outputs=own.outputs if is_empty else program.outputs,
-            prefixes={**own.prefixes, **program.prefixes},
+            predicates={**ontology.predicates, **program.predicates},
+            rules=(*program.rules, *ontology.rules),
+            facts=(*program.facts, *ontology.facts),
+            imports=(*ontology.imports, *program.imports),
+            outputs=ontology.outputs if is_empty else program.outputs,
+            prefixes={**ontology.prefixes, **program.prefixes},
             warnings=tuple(item for item in program.warnings if not _is_about_triples(item, program)),
         )
 
 
 def _is_about_triples(warning: Diagnostic, program: Program) -> bool:
-    """Whether a warning says that there are no triples, which the ontology brings."""
-    known = program.predicates.get(TRIPLE)
-    return warning.code == EMPTY_PREDICATE and known is not None and warning.span == known.span
+    """Whether a warning is about missing triples, which the ontology has."""
+    triple = program.predicates.get(TRIPLE)
+    return warning.code == EMPTY_PREDICATE and triple is not None and warning.span == triple.span
 
 
 def load_ontology(

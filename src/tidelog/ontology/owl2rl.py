@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from tidelog.logic.program import (
@@ -46,13 +46,14 @@ from tidelog.ontology.schema_closure import (
     owl,
     rdfs,
 )
+from tidelog.records import dataclass
 from tidelog.rewrite.renaming import renamed_rule
 
 # ---- rules without intermediate predicates
 #
-# A class without a name, such as a restriction, is defined by some rules and read by others. What no rule
-# reads is not derived, what no rule derives is not read, and where a class is not defined by itself its
-# definitions take its place in the rules that read it.
+# A class without a name, such as a restriction, is defined by some rules and read by others. Predicates that
+# no rule reads are not derived, those that no rule derives are not read, and where a class is not defined by
+# itself its definitions take its place in the rules that read it.
 
 WALKS: Final = frozenset(TABLES + name for name in ("leads", "within", "agree"))  # along a list, by its nodes
 ASKED: Final = frozenset(TABLES + name for name in ("term", "asked", "of"))  # of datatypes, by their names
@@ -66,7 +67,7 @@ Key = tuple[Atom, frozenset[Literal]]
 
 @dataclass(frozen=True)
 class Hidden:
-    """What results do not contain: datatypes, and classes and properties without a name.
+    """The parts that results do not contain: datatypes, and classes and properties without a name.
 
     Classes that have explicit members are visible.
     """
@@ -75,7 +76,7 @@ class Hidden:
     classes_of_things: frozenset[Value]
 
     def handle(self, atom: Atom) -> Handle | None:
-        """Return what an atom reads if that is hidden: the predicate, and the class, node or datatype."""
+        """Return the hidden part that an atom reads, if any: predicate, and class, node or datatype."""
         if atom.predicate in WALKS or atom.predicate in ASKED:
             term = atom.terms[1]
             return atom.predicate, term.value if isinstance(term, Constant) else None
@@ -93,7 +94,7 @@ class Hidden:
 
 
 def simplified(rules: Iterable[Rule], hidden: Hidden) -> list[Rule]:
-    """Return rules that derive the same, apart from what is hidden."""
+    """Return rules that derive the same facts, without hidden ones."""
     unfolding = _Unfolding(hidden)
     for rule in _living(list(rules), hidden):
         unfolding.add(rule)
@@ -108,8 +109,8 @@ def _canonical(rule: Rule) -> Rule:
     names: dict[Variable, Term] = {}
     for variable, count in counted.items():
         number = len(names)
-        named = NAMES[number] if number < len(NAMES) else f"x{number}"
-        names[variable] = Variable(named if count > 1 else f"_{number}")
+        name = NAMES[number] if number < len(NAMES) else f"x{number}"
+        names[variable] = Variable(name if count > 1 else f"_{number}")
     return renamed_rule(replace(rule, body=body), names)
 
 
@@ -117,18 +118,18 @@ def _canonical(rule: Rule) -> Rule:
 
 
 def _living(rules: Sequence[Rule], hidden: Hidden) -> list[Rule]:
-    """The rules that can derive something, and something that is read or seen."""
-    left = _derivable(rules, hidden)
+    """The rules that can derive facts which are read or visible."""
+    living = _derivable(rules, hidden)
     while True:
-        read = {handle for rule in left for handle in _read(rule, hidden)}
-        kept = [rule for rule in left if _is_seen(rule, read, hidden)]
-        if len(kept) == len(left):
+        read = {handle for rule in living for handle in _read(rule, hidden)}
+        kept = [rule for rule in living if _is_seen(rule, read, hidden)]
+        if len(kept) == len(living):
             return kept
-        left = kept
+        living = kept
 
 
 def _derivable(rules: Sequence[Rule], hidden: Hidden) -> list[Rule]:
-    """The rules whose bodies can hold, for what is hidden is derived by others of them."""
+    """The rules whose bodies can hold, since other rules derive the hidden facts that they need."""
     derived: set[Handle] = set()
     pending = [(rule, tuple(_needed(rule, hidden))) for rule in rules]
     left: list[Rule] = []
@@ -153,12 +154,12 @@ def _is_met(handle: Handle, derived: set[Handle]) -> bool:
 
 
 def _needed(rule: Rule, hidden: Hidden) -> Iterator[Handle]:
-    """What is hidden that must hold for the rule to derive something."""
+    """The hidden facts that must hold for the rule to derive a fact."""
     return (handle for atom in rule.positive if (handle := hidden.handle(atom)) is not None)
 
 
 def _read(rule: Rule, hidden: Hidden) -> Iterator[Handle]:
-    """What is hidden that the rule reads, negated or not."""
+    """The hidden facts that the rule reads, negated or not."""
     return (handle for atom in rule.body_atoms if (handle := hidden.handle(atom)) is not None)
 
 
@@ -171,10 +172,10 @@ def _is_seen(rule: Rule, read: set[Handle], hidden: Hidden) -> bool:
 
 
 class _Unfolding:
-    """Rules in which definitions take the place of what is hidden, one hidden thing after the other. Mutable.
+    """Replaces hidden predicates by their definitions, one after the other. Mutable.
 
-    A rule is kept under what it says, so that none says what another one says; one that says nothing is
-    left out, which often is all that made a definition recursive.
+    Rules are indexed by meaning, so that there are no duplicates; trivial rules, which are often the only
+    reason why a definition is recursive, are left out.
     """
 
     def __init__(self, hidden: Hidden) -> None:
@@ -184,7 +185,7 @@ class _Unfolding:
         self._reading: dict[Handle, dict[Key, None]] = defaultdict(dict)
 
     def add(self, rule: Rule) -> None:
-        """Add a rule, unless it says nothing new."""
+        """Add a rule, unless it is trivial or a duplicate."""
         plain = _canonical(rule)
         key = plain.head, frozenset(plain.body)
         says_nothing = plain.head in plain.body or not set(plain.positive).isdisjoint(plain.negated)
@@ -203,22 +204,22 @@ class _Unfolding:
         return rule
 
     def _places(self, rule: Rule) -> Iterator[tuple[list[Handle], dict[Handle, dict[Key, None]]]]:
-        """What a rule defines and reads, each with the index of it."""
+        """The hidden parts that a rule defines and reads, each with its index."""
         handle = self._hidden.handle(rule.head)
         yield [handle] if handle is not None else [], self._defining
         yield list(_read(rule, self._hidden)), self._reading
 
     def run(self) -> None:
-        """Unfold all that can be unfolded."""
-        left = [handle for handle in self._defining if handle[0] not in ASKED and handle[1] is not None]
+        """Unfold all definitions that can be unfolded."""
+        remaining = [handle for handle in self._defining if handle[0] not in ASKED and handle[1] is not None]
         while True:
-            waiting = [handle for handle in left if not self._unfold(handle)]
-            if len(waiting) == len(left):
+            waiting = [handle for handle in remaining if not self._unfold(handle)]
+            if len(waiting) == len(remaining):
                 return
-            left = waiting
+            remaining = waiting
 
     def _unfold(self, handle: Handle) -> bool:
-        """Replace something hidden by its definitions; return False if it is recursive or too large."""
+        """Replace a hidden part by its definitions; return False if these are recursive or too many."""
         definitions = [self.rules[key] for key in self._defining[handle]]
         readers = [self.rules[key] for key in self._reading[handle]]
         is_recursive = any(handle in _read(rule, self._hidden) for rule in definitions)
@@ -227,12 +228,12 @@ class _Unfolding:
         for key in list(self._defining[handle]):
             self._remove(key)
         for key in list(self._reading[handle]):
-            for made in self._replaced(self._remove(key), handle, definitions):
-                self.add(made)
+            for unfolded in self._replaced(self._remove(key), handle, definitions):
+                self.add(unfolded)
         return True
 
     def _grown(self, rule: Rule, handle: Handle, definitions: int) -> int:
-        """How many rules a rule would become; too many if it negates what is hidden."""
+        """The number of rules that replace a rule; too many if it negates the hidden part."""
         if any(self._hidden.handle(atom) == handle for atom in rule.negated):
             return MOST + 1
         uses = sum(needed == handle for needed in _needed(rule, self._hidden))
@@ -241,7 +242,7 @@ class _Unfolding:
     def _replaced(
         self, rule: Rule, handle: Handle, definitions: Sequence[Rule], depth: int = 0
     ) -> Iterator[Rule]:
-        """The rules that one rule becomes, a definition in each place where it reads what is hidden."""
+        """The rules that replace one rule, with a definition for each atom that reads the hidden part."""
         atom = next((atom for atom in rule.positive if self._hidden.handle(atom) == handle), None)
         if atom is None:
             body = decide(rule.body)
@@ -249,25 +250,25 @@ class _Unfolding:
                 yield replace(rule, body=body)
             return
         for definition in definitions:
-            made = _resolved(rule, atom, definition, f"{depth}_")
-            if made is not None:
-                yield from self._replaced(made, handle, definitions, depth + 1)
+            resolved = _resolved(rule, atom, definition, f"{depth}_")
+            if resolved is not None:
+                yield from self._replaced(resolved, handle, definitions, depth + 1)
 
 
 def _resolved(rule: Rule, atom: Atom, definition: Rule, mark: str) -> Rule | None:
-    """The rule with the body of a definition in place of an atom; None if the two do not fit."""
+    """The rule with the body of a definition in place of an atom; None if the two do not unify."""
     variables = (item for each in (definition.head, *definition.body) for item in literal_variables(each))
-    apart = renamed_rule(definition, {item: Variable(mark + item.name) for item in variables})
-    names = _unifier(atom.terms, apart.head.terms)
+    renamed = renamed_rule(definition, {item: Variable(mark + item.name) for item in variables})
+    names = _unifier(atom.terms, renamed.head.terms)
     if names is None:
         return None
     place = rule.body.index(atom)
-    body = (*rule.body[:place], *apart.body, *rule.body[place + 1 :])
+    body = (*rule.body[:place], *renamed.body, *rule.body[place + 1 :])
     return renamed_rule(replace(rule, body=body), names)
 
 
 def _unifier(left: Sequence[Term], right: Sequence[Term]) -> dict[Variable, Term] | None:
-    """What variables must be replaced by so that the terms are the same; None if nothing does."""
+    """The most general unifier of two lists of terms; None if there is none."""
     names: dict[Variable, Term] = {}
 
     def final(term: Term) -> Term:
@@ -275,8 +276,8 @@ def _unifier(left: Sequence[Term], right: Sequence[Term]) -> dict[Variable, Term
             term = names[term]
         return term
 
-    for one, other in zip(left, right, strict=True):
-        first, second = final(one), final(other)
+    for left_term, right_term in zip(left, right, strict=True):
+        first, second = final(left_term), final(right_term)
         if first == second:
             continue
         if isinstance(second, Variable):
@@ -308,11 +309,11 @@ def decide(body: tuple[Literal, ...]) -> tuple[Literal, ...] | None:
 
 DATATYPE: Final = TABLES + "datatype"
 PART: Final = TABLES + "part"
-# Rows about single things, which data may contain too: they stay as they are.
+# Rows about single things, which data may also contain: they stay as they are.
 ABOUT_THINGS: Final = ("eq-", "prp-npa")
-# Rows that follow from nothing.
+# Rows without premises.
 AXIOMS: Final = frozenset({"prp-ap", "cls-thing", "cls-nothing1", "dt-type1"})
-# Rows by which restrictions contain one another. What else is a subclass, another row says of its members.
+# Rows for inclusions of restrictions. For other subclasses, another row derives their members.
 BETWEEN_RESTRICTIONS: Final = frozenset({"scm-hv", "scm-svf1", "scm-svf2", "scm-avf1", "scm-avf2"})
 # Relations of which the explicit triples are enough: the rules pass from one to the next.
 PASSED_ON: Final = frozenset(
@@ -327,9 +328,11 @@ LISTS_OF_THINGS: Final = frozenset(map(owl, ("members", "distinctMembers")))
 def specialise(tables: Program, closure: Closure) -> Program:
     """Return the tables as rules for the ontology of this closure."""
     index = FactIndex(_given(tables, closure))
-    found = [made for rule in tables.rules for made in _specialised(rule, index)]
+    specialised = [
+        rule_of_ontology for rule in tables.rules for rule_of_ontology in _specialised(rule, index)
+    ]
     hidden = Hidden(frozenset(row[0] for row in closure.facts[DATATYPE]), _classes_of_things(closure))
-    rules = tuple(simplified(found, hidden))
+    rules = tuple(simplified(specialised, hidden))
     return replace(tables, rules=rules, facts=tuple(_used(tables, rules)), imports=(), outputs=(TRIPLE,))
 
 
@@ -344,17 +347,17 @@ def is_about_ontology(atom: Atom) -> bool:
 
 
 def _given(tables: Program, closure: Closure) -> Mapping[str, Iterable[Row]]:
-    """The facts about the ontology that rules are made of."""
+    """The facts about the ontology with which rules are specialised."""
     complete = FactIndex(closure.facts)
-    between = {
-        tuple(term.value for term in made.head.terms if isinstance(term, Constant))
+    inclusions = {
+        tuple(term.value for term in instance.head.terms if isinstance(term, Constant))
         for rule in tables.rules
         if rule.name in BETWEEN_RESTRICTIONS
-        for made in _instances(rule, complete)
+        for instance in _instances(rule, complete)
     }
     triples = {row for row in closure.facts[TRIPLE] if row[1] not in PASSED_ON}
     explicit = {row for row in closure.explicit if row[1] in PASSED_ON}
-    return {**closure.facts, TRIPLE: triples | explicit | between}
+    return {**closure.facts, TRIPLE: triples | explicit | inclusions}
 
 
 def _specialised(rule: Rule, index: FactIndex) -> Iterator[Rule]:
@@ -376,18 +379,18 @@ def _lists_things(rule: Rule) -> bool:
 
 
 def _instances(rule: Rule, index: FactIndex) -> Iterator[Rule]:
-    """The rule, once for each way in which its literals about the ontology hold, without them."""
-    about = [atom for atom in rule.positive if is_about_ontology(atom)]
+    """The instances of a rule for all matches of its literals about the ontology, without these literals."""
+    schema_atoms = [atom for atom in rule.positive if is_about_ontology(atom)]
     rest = tuple(item for item in rule.body if not (isinstance(item, Atom) and is_about_ontology(item)))
-    for binding in index.solutions(about):
-        made = renamed_rule(replace(rule, body=rest), binding)
-        body = decide(made.body)
+    for binding in index.solutions(schema_atoms):
+        instance = renamed_rule(replace(rule, body=rest), binding)
+        body = decide(instance.body)
         if body is not None:
-            yield replace(made, body=body)
+            yield replace(instance, body=body)
 
 
 def _classes_of_things(closure: Closure) -> frozenset[Value]:
-    """The classes to which the ontology says that something belongs."""
+    """The classes of which the ontology states members."""
     return frozenset(row[2] for row in closure.explicit if row[1] == TYPE)
 
 

@@ -1,18 +1,20 @@
-"""What of an ontology lies outside OWL 2 RL: the axioms, in functional syntax, each with the reason.
+"""The axioms of an ontology outside OWL 2 RL, in functional syntax, each with the reason.
 
-OWL 2 Profiles, section 4.2. The rules make what they can of such an axiom; what they cannot is listed here.
+OWL 2 Profiles, section 4.2. The rules cover such an axiom in part; the parts that they do not cover are
+listed.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from tidelog.logic.conversions import exact
 from tidelog.logic.values import Kind, Value, iri
 from tidelog.ontology.schema_closure import TYPE, owl, rdf, rdfs
+from tidelog.records import dataclass
 
 Row = tuple[Value, ...]
 
@@ -92,10 +94,10 @@ class OntologyGraph:
     _objects: Mapping[Value, Mapping[Value, list[Value]]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        found: dict[Value, dict[Value, list[Value]]] = defaultdict(lambda: defaultdict(list))
+        objects: dict[Value, dict[Value, list[Value]]] = defaultdict(lambda: defaultdict(list))
         for subject, predicate, object_ in sorted(self.triples, key=repr):
-            found[subject][predicate].append(object_)
-        object.__setattr__(self, "_objects", found)
+            objects[subject][predicate].append(object_)
+        object.__setattr__(self, "_objects", objects)
 
     def objects(self, subject: Value, predicate: Value) -> list[Value]:
         """The objects of the triples with this subject and predicate."""
@@ -103,9 +105,9 @@ class OntologyGraph:
 
     def members(self, node: Value) -> Iterator[Value]:
         """The members of a list."""
-        seen: set[Value] = set()
-        while node != rdf("nil") and node not in seen:
-            seen.add(node)
+        visited: set[Value] = set()
+        while node != rdf("nil") and node not in visited:
+            visited.add(node)
             yield from self.objects(node, rdf("first"))[:1]
             node = next(iter(self.objects(node, rdf("rest"))), rdf("nil"))
 
@@ -118,10 +120,10 @@ class OntologyGraph:
 
     def parts(self, node: Value) -> list[Value]:
         """The class expressions inside one."""
-        found = self.construct(node)
-        if found is None:
+        construct = self.construct(node)
+        if construct is None:
             return []
-        property_, value = found
+        property_, value = construct
         if property_ in (owl("intersectionOf"), owl("unionOf")):
             return list(self.members(value))
         if property_ in (owl("someValuesFrom"), owl("allValuesFrom"), owl("complementOf")):
@@ -130,11 +132,11 @@ class OntologyGraph:
 
     def text(self, node: Value) -> str:
         """A class expression or a name, in functional syntax."""
-        found = self.construct(node) if node.kind is Kind.BLANK else None
-        if found is None:
+        construct = self.construct(node) if node.kind is Kind.BLANK else None
+        if construct is None:
             inverse = self.objects(node, owl("inverseOf")) if node.kind is Kind.BLANK else []
             return f"ObjectInverseOf({self.text(inverse[0])})" if inverse else self.write(node)
-        return self.expression(node, found)
+        return self.expression(node, construct)
 
     def expression(self, node: Value, construct: tuple[Value, Value]) -> str:
         """Return a class expression in functional syntax, by the property that defines it."""
@@ -153,24 +155,24 @@ class OntologyGraph:
 
 
 def axioms(graph: OntologyGraph) -> Counter[str]:
-    """How many axioms there are of each kind; those that define a nameless class are no axioms."""
-    found: Counter[str] = Counter()
+    """The number of axioms of each kind; definitions of nameless classes are not counted."""
+    counts: Counter[str] = Counter()
     for subject, predicate, object_ in graph.triples:
         if predicate in AXIOMS and not (predicate == owl("inverseOf") and subject.kind is Kind.BLANK):
-            found[AXIOMS[predicate]] += 1
+            counts[AXIOMS[predicate]] += 1
         elif predicate == TYPE and object_ in KINDS:
-            found[KINDS[object_]] += 1
-    return found
+            counts[KINDS[object_]] += 1
+    return counts
 
 
 def gaps(graph: OntologyGraph) -> list[Gap]:
-    """What lies outside the profile, in the order of its text."""
-    found = {gap for row in graph.triples for gap in _gaps_of(row, graph)}
-    return sorted(found, key=lambda gap: (gap.axiom, gap.reason))
+    """The gaps of an ontology, ordered by their text."""
+    all_gaps = {gap for row in graph.triples for gap in _gaps_of(row, graph)}
+    return sorted(all_gaps, key=lambda gap: (gap.axiom, gap.reason))
 
 
 def _gaps_of(row: Row, graph: OntologyGraph) -> Iterator[Gap]:
-    """What lies outside the profile in the axiom that a triple is, if it is one."""
+    """The gaps of the axiom that a triple states, if it states one."""
     subject, predicate, object_ = row
     text = graph.text
     if predicate == rdfs("subClassOf"):
@@ -214,10 +216,10 @@ def _named(axiom: str, reasons: Iterable[str]) -> Iterator[Gap]:
 
 
 def _between(subclass: Value, superclass: Value, graph: OntologyGraph) -> Iterator[Gap]:
-    """What is missing of the axiom that one class is in another, by the parts of the latter."""
-    found = graph.construct(superclass) if superclass.kind is Kind.BLANK else None
-    if found is not None and found[0] == owl("intersectionOf"):
-        for part in graph.members(found[1]):
+    """The gaps of the axiom that one class is a subclass of another, by the parts of the latter."""
+    construct = graph.construct(superclass) if superclass.kind is Kind.BLANK else None
+    if construct is not None and construct[0] == owl("intersectionOf"):
+        for part in graph.members(construct[1]):
             yield from _between(subclass, part, graph)
         return
     axiom = f"SubClassOf({graph.text(subclass)} {graph.text(superclass)})"
@@ -225,13 +227,13 @@ def _between(subclass: Value, superclass: Value, graph: OntologyGraph) -> Iterat
 
 
 def _in_subclass(node: Value, graph: OntologyGraph, *, is_named: bool = False) -> Iterator[str]:
-    """Why an expression cannot stand in a subclass; one that is named is the definition of a class."""
+    """Why an expression cannot be a subclass; `is_named` if it is the definition of a named class."""
     if node == THING:
         yield f"owl:Thing is {NOT_IN_SUBCLASSES}"
-    found = graph.construct(node) if is_named or node.kind is Kind.BLANK else None
-    if found is None:
+    construct = graph.construct(node) if is_named or node.kind is Kind.BLANK else None
+    if construct is None:
         return
-    property_, value = found
+    property_, value = construct
     if property_ in (owl("intersectionOf"), owl("unionOf")):
         for part in graph.members(value):
             yield from _in_subclass(part, graph)
@@ -242,11 +244,11 @@ def _in_subclass(node: Value, graph: OntologyGraph, *, is_named: bool = False) -
 
 
 def _in_superclass(node: Value, graph: OntologyGraph, *, is_named: bool = False) -> Iterator[str]:
-    """Why an expression cannot stand in a superclass; one that is named is the definition of a class."""
-    found = graph.construct(node) if is_named or node.kind is Kind.BLANK else None
-    if found is None:
+    """Why an expression cannot be a superclass; `is_named` if it is the definition of a named class."""
+    construct = graph.construct(node) if is_named or node.kind is Kind.BLANK else None
+    if construct is None:
         return
-    property_, value = found
+    property_, value = construct
     if property_ == owl("intersectionOf"):
         for part in graph.members(value):
             yield from _in_superclass(part, graph)
@@ -263,7 +265,7 @@ def _in_superclass(node: Value, graph: OntologyGraph, *, is_named: bool = False)
 
 
 def _in_cardinality(node: Value, most: Value, graph: OntologyGraph) -> Iterator[str]:
-    """Why a greatest cardinality cannot stand in a superclass."""
+    """Why a maximum cardinality cannot be a superclass."""
     if most.content not in (0, 1):
         yield "a cardinality of more than 1 is not allowed"
     if graph.objects(node, owl("onDataRange")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ from tidelog.io.reader import read
 from tidelog.logic.program import Atom, Constant, Predicate, Program, Term, Variable, facts_by_predicate
 from tidelog.logic.strata import strata
 from tidelog.logic.values import Value, iri
+from tidelog.records import dataclass
 
 # ---- names of RDF, RDFS and OWL
 
@@ -132,9 +133,9 @@ def close(program: Program, triples: Sequence[Batch]) -> Closure:
     for batch in triples:
         engine.storage.load(TRIPLE, batch)
     explicit = frozenset(_decoded(engine.storage.rows(TRIPLE), engine.storage.dictionary))
-    for name, some in facts_by_predicate(program.facts).items():
-        columns = zip(*(fact.values for fact in some), strict=True)
-        engine.storage.load(name, Batch(tuple(map(column_of_values, columns)), len(some)))
+    for name, facts_of_name in facts_by_predicate(program.facts).items():
+        columns = zip(*(fact.values for fact in facts_of_name), strict=True)
+        engine.storage.load(name, Batch(tuple(map(column_of_values, columns)), len(facts_of_name)))
     numbers = {id(rule): position for position, rule in enumerate(program.rules)}
     derive(
         engine, strata(program.rules, program.predicates), numbers, Audience([]), engine.limits.check, False

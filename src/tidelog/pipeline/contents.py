@@ -1,14 +1,13 @@
-"""The facts of a reasoner as they are published: Arrow tables of rows and changes, with times.
+"""The facts of a reasoner in their published form: Arrow tables of rows and changes, with times.
 
 `ChangedRows` are rows of ids, inserted and deleted. `TableLayout` and the functions below it convert
-between intervals and the columns of published rows that say when. `TimedContents` and `PublishedContents`
-take facts out of a reasoner.
+between intervals and the time columns of published rows. `TimedContents` and `PublishedContents` return the
+facts of a reasoner.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
@@ -19,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.data.arrow import array_of, mask_of, numbers_of, truths_of
-from tidelog.data.dictionary import NO_TIME_ZONE, Dictionary
+from tidelog.data.dictionary import Dictionary
 from tidelog.data.relation import column_names, misfit_error
 from tidelog.data.rows import Ids, Rows, concatenate, without
+from tidelog.data.text_kernels import NO_TIME_ZONE
 from tidelog.data.typed_columns import EXACT, Misfit, arrow_type, to_typed, with_mixed
 from tidelog.logic.intervals import Interval, beyond_range, read_point, write_point
 from tidelog.logic.program import Predicate, Program, free_name
@@ -32,6 +32,7 @@ from tidelog.maintenance.maintainer import NetChange
 from tidelog.publish.published_schemas import RESERVED
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.transaction import Change
+from tidelog.records import dataclass
 from tidelog.temporal.interval_kernels import INFINITY, LIMIT
 from tidelog.temporal.interval_table import (
     IdColumns,
@@ -62,7 +63,7 @@ class ChangedRows:
         return self.removed.count + self.added.count
 
     def then(self, later: ChangedRows) -> ChangedRows:
-        """Return both changes, one after the other."""
+        """Return the change of this one followed by a later one."""
         if not self.count:
             return later
         if not later.count:
@@ -79,29 +80,29 @@ class ChangedRows:
 
     @staticmethod
     def between(before: Rows, after: Rows) -> ChangedRows:
-        """Return what differs between two sets of rows."""
+        """Return the difference of two sets of rows."""
         return ChangedRows(without(before, after), without(after, before))
 
 
 def no_rows(arity: int) -> Rows:
-    """Return no rows, with a number of columns."""
+    """Return an empty set of rows with this number of columns."""
     return Rows(tuple(np.zeros(0, np.int32) for _ in range(arity)), 0)
 
 
-# ---- times in published rows: columns behind the arguments, from when to when, as in `run --output`
+# ---- Times in published rows: columns of bounds after the arguments, as in `run --output`.
 #
-# As an id, a bound has one value whatever its unit and source: a whole number, else a moment in microseconds,
-# else an exact text, and `UNBOUNDED` where there is no end, which files leave out. So rows with times are
-# compared, concatenated and stored like any others.
+# A bound has the same value as an id whatever its unit and source: a whole number, else a moment in
+# microseconds, else an exact text, and `UNBOUNDED` where there is no end, which is null in files. So rows
+# with times are compared, concatenated and stored like any others.
 
-UNBOUNDED = Value(Kind.LITERAL, "", "urn:tidelog:unbounded")  # no data has this
+UNBOUNDED = Value(Kind.LITERAL, "", "urn:tidelog:unbounded")  # not in any data
 MICROSECONDS = 1_000_000
 MOST = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """The names of the columns of a table, and how many at the end say when."""
+    """The names of the columns of a table, and how many at the end are times."""
 
     names: tuple[str, ...]
     times: int = 0
@@ -124,26 +125,26 @@ def layout_of(predicate: Predicate, is_timed: bool, is_periodic: bool, is_calend
 
 
 def table_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Return names of columns as tables have them: with `_` if they are reserved or differ in case only.
+    """Return valid names of columns of tables: with `_` if they are reserved or differ in case only.
 
     >>> table_names(("x", "X", "x_", "_version"))
     ('x', 'X_', 'x__', '_version_')
     """
-    found: list[str] = []
-    taken = {name.lower() for name in RESERVED}
+    valid: list[str] = []
+    used = {name.lower() for name in RESERVED}
     for name in names:
-        while name.lower() in taken:
+        while name.lower() in used:
             name += "_"
-        taken.add(name.lower())
-        found.append(name)
-    return tuple(found)
+        used.add(name.lower())
+        valid.append(name)
+    return tuple(valid)
 
 
 # ---- to ids
 
 
 def time_ids(times: RowTimes, every: Integers | None, dictionary: Dictionary) -> tuple[Ids, ...]:
-    """Return the columns of intervals, with the period by which each repeats if `every` is given."""
+    """Return the columns of intervals, and of the periods `every` at which they repeat, if any."""
     timeline, left, right = times.timeline, times.left, times.right
     scale = 1 if timeline.is_integer else timeline.scale
     columns = []
@@ -163,11 +164,11 @@ def time_ids(times: RowTimes, every: Integers | None, dictionary: Dictionary) ->
 def _points(points: Integers, scale: int, is_infinite: Any, dictionary: Dictionary) -> Ids:
     """Return the ids of points in units of 1 / `scale`."""
     ids = np.full(len(points), dictionary.encode(UNBOUNDED), np.int32)
-    whole = ~is_infinite & (points % scale == 0)
-    ids[whole] = dictionary.encode_numbers(Kind.INTEGER, points[whole] // scale)
-    others = ~is_infinite & ~whole
-    if others.any():
-        ids[others] = _fractions(points[others], scale, dictionary)
+    is_whole = ~is_infinite & (points % scale == 0)
+    ids[is_whole] = dictionary.encode_numbers(Kind.INTEGER, points[is_whole] // scale)
+    is_other = ~is_infinite & ~is_whole
+    if is_other.any():
+        ids[is_other] = _fractions(points[is_other], scale, dictionary)
     return ids
 
 
@@ -195,32 +196,32 @@ def _value(point: Fraction) -> Value:
 def times_in(
     rows: Rows, layout: TableLayout, dictionary: Dictionary, is_integer: bool
 ) -> tuple[RowTimes, Integers | None]:
-    """Return when rows hold, and the periods by which they repeat, 0 if not; None without such a column."""
+    """Return the times of rows, and their periods, 0 if they do not repeat; None without such a column."""
     columns = rows.columns[layout.arguments :]
     bounds = [columns[0], columns[1], *columns[4:5]]
     distinct, places = np.unique(np.concatenate(bounds), return_inverse=True)
     numbers, scale = _numbers(distinct, dictionary)
-    found = numbers[places].reshape(len(bounds), rows.count)
-    opened = [dictionary.payload[column].astype(np.int64) for column in columns[2:4]]
-    left, right = (_ends(found[side], opened[side], 1 - 2 * side, is_integer) for side in range(2))
+    bound_points = numbers[places].reshape(len(bounds), rows.count)
+    is_open = [dictionary.payload[column].astype(np.int64) for column in columns[2:4]]
+    left, right = (_ends(bound_points[side], is_open[side], 1 - 2 * side, is_integer) for side in range(2))
     every = None
     if layout.times > 4:
-        every = np.where(found[2] >= INFINITY, 0, found[2] * (1 if is_integer else 2))
+        every = np.where(bound_points[2] >= INFINITY, 0, bound_points[2] * (1 if is_integer else 2))
     return RowTimes(Timeline(1 if is_integer else scale, is_integer, layout.is_calendar), left, right), every
 
 
 def _numbers(ids: Ids, dictionary: Dictionary) -> tuple[Integers, int]:
-    """Return points in units of 1 / a scale, and the scale; those without end are beyond all others."""
+    """Return points in units of 1 / a scale, and the scale; `UNBOUNDED` is beyond all others."""
     kinds, payload = dictionary.kind[ids], dictionary.payload[ids]
     moments, is_text = kinds == Kind.DATETIME, kinds == Kind.STRING
     divisor = int(np.gcd.reduce(np.append(payload[moments], MICROSECONDS)))
-    texts = [_read(str(dictionary.decode(one).content)) for one in ids[is_text].tolist()]
+    texts = [_read(str(dictionary.decode(text_id).content)) for text_id in ids[is_text].tolist()]
     scale = lcm(MICROSECONDS // divisor, *(point.denominator for point in texts))
     numbers = np.full(len(ids), INFINITY)
     numbers[is_text] = [_within(int(point * scale)) for point in texts]
     numbers[moments] = _scaled(payload[moments] // divisor, scale * divisor // MICROSECONDS)
-    whole = kinds == Kind.INTEGER
-    numbers[whole] = _scaled(payload[whole], scale)
+    is_whole = kinds == Kind.INTEGER
+    numbers[is_whole] = _scaled(payload[is_whole], scale)
     return numbers, scale
 
 
@@ -235,10 +236,10 @@ def _within(number: int) -> int:
     return number
 
 
-def _ends(points: Integers, opened: Integers, inwards: int, is_integer: bool) -> Integers:
+def _ends(points: Integers, is_open: Integers, inwards: int, is_integer: bool) -> Integers:
     is_infinite = points >= INFINITY
     finite = np.where(is_infinite, 0, points)
-    ends = finite if is_integer else 2 * finite + inwards * opened
+    ends = finite if is_integer else 2 * finite + inwards * is_open
     return np.where(is_infinite, -inwards * INFINITY, ends)
 
 
@@ -259,7 +260,7 @@ def _point(value: Value) -> Fraction | None:
 def time_arrays(
     rows: Rows, layout: TableLayout, types: Sequence[ColumnType], dictionary: Dictionary
 ) -> list[pa.Array]:
-    """Return the columns that say when, as Arrow arrays."""
+    """Return the columns of times, as Arrow arrays."""
     pairs = zip(rows.columns[layout.arguments :], types, strict=True)
     return [_array(column, kind, layout.is_calendar, dictionary) for column, kind in pairs]
 
@@ -278,25 +279,25 @@ def _array(ids: Ids, column_type: ColumnType, is_calendar: bool, dictionary: Dic
             array = array_of(moments).cast(pa.timestamp("us", "UTC"))
         case _:
             distinct, places = np.unique(ids, return_inverse=True)
-            points = (_point(dictionary.decode(one)) for one in distinct.tolist())
+            points = (_point(dictionary.decode(point_id)) for point_id in distinct.tolist())
             texts = [None if point is None else write_point(point, is_calendar) for point in points]
             return pa.array(texts, pa.string()).take(array_of(places.astype(np.int64)))
     return pc.if_else(is_missing, pa.scalar(None, array.type), array)
 
 
 def ids_in(column: pa.ChunkedArray, column_type: ColumnType, dictionary: Dictionary) -> Ids:
-    """Return the ids of a stored column that says when."""
+    """Return the ids of a stored column of times."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if column_type is ColumnType.BOOLEAN:
         return dictionary.encode_numbers(Kind.BOOLEAN, truths_of(array).astype(np.int64))
     if column_type is ColumnType.STRING:
         encoded = pc.dictionary_encode(array)
         texts = encoded.dictionary.to_pylist()
-        known = dictionary.encode_values([_value(_read(text)) for text in texts])
-        known = np.append(known, np.int32(dictionary.encode(UNBOUNDED)))
+        ids = dictionary.encode_values([_value(_read(text)) for text in texts])
+        ids = np.append(ids, np.int32(dictionary.encode(UNBOUNDED)))
         places = numbers_of(encoded.indices.fill_null(len(texts)).cast(pa.int32()), "int32")
-        found: Ids = known[places]
-        return found
+        column_ids: Ids = ids[places]
+        return column_ids
     is_missing = np.asarray(pc.is_null(array).to_numpy(zero_copy_only=False), bool)
     numbers = numbers_of(array.cast(pa.int64()).fill_null(0), "int64")
     scale = MICROSECONDS if column_type is ColumnType.DATETIME else 1
@@ -311,14 +312,14 @@ def _read(text: str) -> Fraction:
 
 # ---- Facts at times: a row for each fact and maximal interval.
 #
-# A transaction inserts and deletes points of time; a table has intervals, of which one that grows is deleted
-# and inserted again.
+# A transaction inserts and deletes points of time; a table has intervals: one that grows is deleted, and
+# inserted again.
 
 
 class IntervalStarts:
-    """When intervals began that time has advanced into, which the reasoner forgets and tables keep.
+    """The beginnings of intervals that time has advanced into: the reasoner forgets them, tables keep them.
 
-    It has, of each fact, the points before the time that was advanced to, of the interval that reaches up to
+    For each fact it has the points before the time that was advanced to, of the interval that reaches up to
     that time. Mutable.
     """
 
@@ -328,28 +329,28 @@ class IntervalStarts:
         self._tables: dict[str, TimedTable] = {}
 
     def add(self, name: str, columns: Sequence[np.ndarray], times: RowTimes) -> None:
-        """Note published rows, of which the points that are not final are left out."""
+        """Add published rows, without the points that are not final."""
         self._time.store.refine_to(times.timeline)
         left, right = times.on(self._time.store.timeline)
         rows = np.array(columns, np.int32).reshape(len(columns), len(left))
-        self._put(name, rows, left, right)
+        self._add(name, rows, left, right)
 
     def advance(self, point: Interval, names: Iterable[str]) -> None:
-        """Note what the reasoner will forget of intervals that reach up to a point of time."""
+        """Add the part of intervals before a point of time, which the reasoner will forget."""
         store = self._time.store
         store.refine([point])
         first = store.timeline.ends(Interval(point.start, None))[0]
-        found = {}
+        forgotten = {}
         for name in names:
             numbers, lists = store.tables[name].holding()
             columns = store.tables[name].facts.columns[:, numbers]
             owners, left, right = self.whole(name, columns, lists).rows()
-            found[name] = columns[:, owners], left, right
+            forgotten[name] = columns[:, owners], left, right
         self._tables = {}
-        for name, (columns, left, right) in found.items():
-            self._put(name, columns, left, right, first)
+        for name, (columns, left, right) in forgotten.items():
+            self._add(name, columns, left, right, first)
 
-    def _put(
+    def _add(
         self, name: str, columns: IdColumns, left: Integers, right: Integers, first: int | None = None
     ) -> None:
         first = self._time.past.first(self._time.store.timeline) if first is None else first
@@ -359,22 +360,22 @@ class IntervalStarts:
         self._tables[name] = TimedTable.of(name, tuple(columns[:, reaches]), *ends)
 
     def whole(self, name: str, facts: IdColumns, lists: IntervalLists) -> IntervalLists:
-        """Return the lists of facts, with the points that were forgotten of their intervals."""
+        """Return the lists of facts, including the forgotten points of their intervals."""
         timeline = self._time.store.timeline
         if timeline.scale != self._timeline.scale:
             factor = timeline.scale // self._timeline.scale
             self._tables = {
-                each: table.rescaled(self._timeline, factor) for each, table in self._tables.items()
+                predicate: table.rescaled(self._timeline, factor) for predicate, table in self._tables.items()
             }
         self._timeline = timeline
-        known = self._tables.get(name)
-        if known is None:
+        forgotten = self._tables.get(name)
+        if forgotten is None:
             return lists
-        return lists.united(known.lists, np.arange(len(lists)), known.facts.find(facts, len(lists)))
+        return lists.united(forgotten.lists, np.arange(len(lists)), forgotten.facts.find(facts, len(lists)))
 
 
 class TimedContents:
-    """The facts of a reasoner that hold at times, of which everything has been derived."""
+    """The temporal facts of a reasoner, in which everything has been derived."""
 
     def __init__(self, reasoner: Reasoner, starts: IntervalStarts | None = None) -> None:
         self._time, self._engine = reasoner.time, reasoner.engine
@@ -388,7 +389,7 @@ class TimedContents:
         return layout_of(predicate, is_timed, is_periodic, self._time.store.timeline.is_calendar)
 
     def _rows(self, columns: Sequence[np.ndarray], times: RowTimes, every: Integers | None = None) -> Rows:
-        """Return facts with their intervals, and with the period of each where there are periods."""
+        """Return facts with their intervals, and with their periods if the program has some."""
         if self._time.periodic is not None and every is None:
             every = np.zeros(len(times.left), np.int64)
         ids = time_ids(times, every, self._engine.storage.dictionary)
@@ -398,25 +399,27 @@ class TimedContents:
 
     def facts(self, name: str) -> Rows:
         """Return all facts of a predicate."""
-        found = self._time.relation(self._predicates[name])
-        every = found.every if isinstance(found, PeriodicRelation) else None
-        return self._rows(found.coded.columns, RowTimes(found.timeline, found.left, found.right), every)
+        relation = self._time.relation(self._predicates[name])
+        every = relation.every if isinstance(relation, PeriodicRelation) else None
+        return self._rows(
+            relation.coded.columns, RowTimes(relation.timeline, relation.left, relation.right), every
+        )
 
-    # ---- what a transaction changed
+    # ---- changes of a transaction
 
     def changed(self, name: str, lost: TimedRows | None, gained: TimedRows | None) -> ChangedRows:
-        """Return the intervals of a predicate that are deleted and inserted, given the points that are."""
+        """Return the deleted and inserted intervals of a predicate, from the deleted and inserted points."""
         table = self._time.store.tables[name]
-        less, more = (self._difference(table, rows) for rows in (lost, gained))
-        numbers = np.union1d(less.numbers, more.numbers)
+        deleted, inserted = (self._difference(table, rows) for rows in (lost, gained))
+        numbers = np.union1d(deleted.numbers, inserted.numbers)
         now = self._starts.whole(name, table.facts.columns[:, numbers], table.lists.take(numbers))
-        before = now.without(more.lists, now.numbers, more.positions(numbers))
-        before = before.united(less.lists, before.numbers, less.positions(numbers))
-        then, since = (self._of(table, numbers, lists) for lists in (before, now))
-        return ChangedRows.between(then, since)
+        before = now.without(inserted.lists, now.numbers, inserted.positions(numbers))
+        before = before.united(deleted.lists, before.numbers, deleted.positions(numbers))
+        earlier, later = (self._of(table, numbers, lists) for lists in (before, now))
+        return ChangedRows.between(earlier, later)
 
     def since(self, name: str, columns: Sequence[np.ndarray], times: RowTimes) -> ChangedRows:
-        """Return the intervals deleted and inserted since rows were published, where time has not passed.
+        """Return the intervals deleted and inserted since rows were published, which are not final.
 
         The rows are those that reach up to the time that was advanced to, or beyond.
         """
@@ -425,18 +428,20 @@ class TimedContents:
         store.refine_to(times.timeline)
         numbers, lists = table.holding()
         lists = lists.later(self._time.past.first(store.timeline))
-        kept = np.flatnonzero(lists.count > 0)
+        remaining = np.flatnonzero(lists.count > 0)
         then = TimedTable.of(name, columns, *times.on(store.timeline))
         then_numbers, _ = then.holding()
         facts = then.facts.columns[:, then_numbers]
-        every = np.union1d(numbers[kept], table.number(facts, len(then_numbers)))
+        all_numbers = np.union1d(numbers[remaining], table.number(facts, len(then_numbers)))
         places = np.full(table.facts.rows, -1, np.int64)
-        places[numbers[kept]] = kept
-        now = empty_lists(len(every)).united(lists, np.arange(len(every)), places[every])
-        now = self._starts.whole(name, table.facts.columns[:, every], now)
-        known = then.facts.find(np.ascontiguousarray(table.facts.columns[:, every]), len(every))
-        before = empty_lists(len(every)).united(then.lists, np.arange(len(every)), known)
-        return ChangedRows.between(self._of(table, every, before), self._of(table, every, now))
+        places[numbers[remaining]] = remaining
+        now = empty_lists(len(all_numbers)).united(lists, np.arange(len(all_numbers)), places[all_numbers])
+        now = self._starts.whole(name, table.facts.columns[:, all_numbers], now)
+        positions = then.facts.find(
+            np.ascontiguousarray(table.facts.columns[:, all_numbers]), len(all_numbers)
+        )
+        before = empty_lists(len(all_numbers)).united(then.lists, np.arange(len(all_numbers)), positions)
+        return ChangedRows.between(self._of(table, all_numbers, before), self._of(table, all_numbers, now))
 
     def _difference(self, table: TimedTable, rows: TimedRows | None) -> IntervalDelta:
         if rows is None or rows.times is None:
@@ -451,20 +456,19 @@ class TimedContents:
         return self._rows(tuple(columns), RowTimes(self._time.store.timeline, left, right))
 
 
-# ---- All facts: Arrow tables, and what changed in them.
+# ---- All facts: Arrow tables, and their changes.
 #
-# Schemas follow from the program and from the types of the explicit facts, never from the derived rows.
+# Schemas depend on the program and on the types of the explicit facts, not on the derived rows.
 #
-# Where equality is treated by rewriting, facts are listed with every member of each class, or with the
+# If equality is treated by rewriting, facts are listed with every member of each class, or with the
 # smallest one; the table of `=` has the classes.
 
 HOLDS: Final = "holds"  # the column of a predicate without arguments
-EXACTLY: Final = "exact"  # how columns of several types are written
+EXACTLY: Final = "exact"  # the form of columns of several types
 PIECE: Final = 1 << 18  # rows that are converted at once
 
-TableChanges = Mapping[
-    str, ChangedRows | None
-]  # by predicate; None where only comparing all rows shows what changed
+# By predicate; None if the changes are only found by comparing all rows.
+TableChanges = Mapping[str, ChangedRows | None]
 
 _TIMES = {
     Bound.WHOLE: (ColumnType.INTEGER, pa.int64()),
@@ -474,7 +478,7 @@ _TIMES = {
 
 
 class PublishedContents:
-    """The facts of a reasoner, of which everything has been derived."""
+    """The facts of a reasoner, in which everything has been derived."""
 
     def __init__(
         self,
@@ -486,7 +490,7 @@ class PublishedContents:
     ) -> None:
         self.engine = reasoner.engine
         self.reasoner = reasoner
-        self._program = program  # that of a transaction that is open, if there is one
+        self._program = program  # of the open transaction, if there is one
         self._listing = reasoner.listing()
         self._timed = TimedContents(reasoner, starts)
         self._bound = bound
@@ -505,34 +509,34 @@ class PublishedContents:
         return schema_of(layout.names, self._contents(predicate), times)
 
     def types(self, predicate: Predicate) -> tuple[str, ...]:
-        """Return what the arguments of a predicate's table hold, as declarations say it."""
+        """Return the types of the arguments of a predicate's table, as in declarations."""
         return tuple(
-            (ColumnType.TERM if each.is_exact else column_of(each.types)).value
-            for each in self._contents(predicate)
+            (ColumnType.TERM if contents.is_exact else column_of(contents.types)).value
+            for contents in self._contents(predicate)
         )
 
     def _is_faithful(self, predicate: Predicate) -> bool:
         """Whether different facts are always different rows of the predicate's table."""
-        for each in self._contents(predicate):
-            if each.types == EXACT or (each.types & MOMENT and self._has_time_zones):
+        for contents in self._contents(predicate):
+            if contents.types == EXACT or (contents.types & MOMENT and self._has_time_zones):
                 return False
         return True
 
     @cached_property
     def _has_time_zones(self) -> bool:
-        """Whether some moment is not in UTC: a column has the moment alone."""
+        """Whether some moment is not in UTC, which columns do not keep."""
         dictionary = self.engine.storage.dictionary
         zones = dictionary.extra[dictionary.kind == Kind.DATETIME]
         return bool(((zones != 0) & (zones != NO_TIME_ZONE)).any())
 
     def _contents(self, predicate: Predicate) -> Schema:
-        known = self.reasoner.schemas
+        schemas = self.reasoner.schemas
         if self._program is not None:
-            known = known.data.now(self._program, known.facts)
-        return with_mixed(known.of(predicate), self._mixed)
+            schemas = schemas.data.now(self._program, schemas.facts)
+        return with_mixed(schemas.of(predicate), self._mixed)
 
     def _time_types(self, layout: TableLayout) -> list[tuple[ColumnType, Any]]:
-        """Return the types of the columns that say when: bounds, whether they are left out, the period."""
+        """Return the types of the columns of times: bounds, whether they are open, the period."""
         if not layout.times:
             return []
         bound, truth = _TIMES[self._bound], (ColumnType.BOOLEAN, pa.bool_())
@@ -548,7 +552,7 @@ class PublishedContents:
         return Rows(*self.engine.storage.rows(name)) if self._listing is None else self._listing.rows(name)
 
     def tables(self, predicate: Predicate, rows: Rows) -> list[Any]:
-        """Return rows of a predicate as Arrow tables of its schema, some rows each, and each row once."""
+        """Return rows of a predicate as Arrow tables of its schema, in parts, without duplicates."""
         schema = self.schema(predicate)
         if not self._is_faithful(predicate) and rows.count:
             table = self._table(predicate, schema, rows)
@@ -571,53 +575,60 @@ class PublishedContents:
             rows, predicate.written, layout, contents, times, schema, self.engine.storage.dictionary
         )
 
-    # ---- what a transaction changed
+    # ---- changes of a transaction
 
     def changes(self, change: Change) -> TableChanges:
-        """Return what a transaction changed in each predicate; it must have been the last one."""
-        known, net = self.reasoner.predicates(), change.delta.net
+        """Return the changes of each predicate in a transaction, which must be the last one."""
+        predicates, net = self.reasoner.predicates(), change.delta.net
         if self._listing is not None:
-            net = self._listing.changes(net, known)
+            net = self._listing.changes(net, predicates)
         timed = self._timed.names
-        names = [name for name in {**net.removed, **net.added} if name in known and name in timed]
+        names = [name for name in {**net.removed, **net.added} if name in predicates and name in timed]
         changes: dict[str, ChangedRows | None] = {name: self._timed_change(name, net) for name in names}
-        changes |= _changes(net.removed, net.added, {name: known[name] for name in known.keys() - timed})
-        found = {name: changed for name, changed in changes.items() if changed is None or changed.count}
-        return {name: each if self._is_faithful(known[name]) else None for name, each in found.items()}
+        changes |= _changes(
+            net.removed, net.added, {name: predicates[name] for name in predicates.keys() - timed}
+        )
+        nonempty = {name: changed for name, changed in changes.items() if changed is None or changed.count}
+        return {
+            name: each if self._is_faithful(predicates[name]) else None for name, each in nonempty.items()
+        }
 
     def has_forgotten(self, name: str) -> bool:
-        """Return whether facts of a predicate are in its table that the reasoner has forgotten."""
+        """Return whether a predicate's table has facts that the reasoner has forgotten."""
         return name in self._timed.names and self.reasoner.time.past.time is not None
 
     def since(self, name: str, rows: tuple[Sequence[Any], RowTimes]) -> ChangedRows:
-        """Return the changes since these rows were published, which reach into what is not forgotten."""
+        """Return the changes since these rows were published, which the reasoner has not forgotten."""
         return self._timed.since(name, *rows)
 
     def changes_of(self, net: NetChange) -> TableChanges:
-        """Return what a transaction that is open would change in each predicate of its program."""
+        """Return the changes of each predicate that an open transaction would make."""
         assert self._program is not None, "that of the transaction"
-        known = self._program.predicates
+        predicates = self._program.predicates
         if (
             self._listing is not None
             or self._timed.names
-            or known.keys() != self.reasoner.predicates().keys()
+            or predicates.keys() != self.reasoner.predicates().keys()
         ):
-            return dict.fromkeys(known)
-        found = _changes(net.removed, net.added, known)
-        return {name: each if self._is_faithful(known[name]) else None for name, each in found.items()}
+            return dict.fromkeys(predicates)
+        changes = _changes(net.removed, net.added, predicates)
+        return {
+            name: changed if self._is_faithful(predicates[name]) else None
+            for name, changed in changes.items()
+        }
 
     def _timed_change(self, name: str, net: NetChange) -> ChangedRows | None:
-        """Return what changed in a predicate that holds at times; None where all of it repeats."""
+        """Return the changes of a temporal predicate; None if all rows must be compared, as facts repeat."""
         if self.reasoner.time.periodic is not None:
             return None
         return self._timed.changed(name, _timed(net.removed, name), _timed(net.added, name))
 
 
 def schema_of(names: Sequence[str], contents: Schema, times: Sequence[Any]) -> Any:
-    """Return the Arrow schema of a table; `times` are the types of the last columns, which say when."""
+    """Return the Arrow schema of a table; `times` are the types of the last columns."""
     if not names:
         return pa.schema([pa.field(HOLDS, pa.bool_(), nullable=False)])
-    types = [arrow_type(each) for each in contents]
+    types = [arrow_type(column_contents) for column_contents in contents]
     fields = [pa.field(name, of, nullable=False) for name, of in zip(names, types, strict=False)]
     last = zip(names[len(types) :], times, strict=False)
     return pa.schema([*fields, *(pa.field(name, of, not pa.types.is_boolean(of)) for name, of in last)])
@@ -636,36 +647,37 @@ def typed_table(
     if not layout.names:
         return pa.Table.from_arrays([pa.array([True] * rows.count)], schema=schema)
     arrays = []
-    for ids, each, name in zip(rows.columns, contents, layout.names, strict=False):
+    for ids, column_contents, name in zip(rows.columns, contents, layout.names, strict=False):
         try:
-            arrays.append(to_typed(dictionary, ids, each))
+            arrays.append(to_typed(dictionary, ids, column_contents))
         except Misfit as misfit:
-            raise misfit_error(misfit, name, table, each) from None
+            raise misfit_error(misfit, name, table, column_contents) from None
     arrays += time_arrays(rows, layout, times, dictionary)
     arrays = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def slice_of(rows: Rows, start: int) -> Rows:
-    """Return the `PIECE` rows that begin at a place, or as many as there are."""
+    """Return at most `PIECE` rows from an offset."""
     columns = tuple(column[start : start + PIECE] for column in rows.columns)
     return Rows(columns, min(PIECE, rows.count - start))
 
 
 def _timed(rows: Mapping[str, Rows], name: str) -> TimedRows | None:
-    found = rows.get(name)
-    assert found is None or isinstance(found, TimedRows), "it is temporal"
-    return found
+    timed = rows.get(name)
+    assert timed is None or isinstance(timed, TimedRows), "it is temporal"
+    return timed
 
 
 def _changes(
-    removed: Mapping[str, Rows], added: Mapping[str, Rows], known: Mapping[str, Predicate]
+    removed: Mapping[str, Rows], added: Mapping[str, Rows], predicates: Mapping[str, Predicate]
 ) -> dict[str, ChangedRows]:
-    """Return what is deleted and inserted, by predicate."""
+    """Return the deleted and inserted rows, by predicate."""
     return {
         name: ChangedRows(
-            removed.get(name, no_rows(known[name].arity)), added.get(name, no_rows(known[name].arity))
+            removed.get(name, no_rows(predicates[name].arity)),
+            added.get(name, no_rows(predicates[name].arity)),
         )
         for name in {**removed, **added}
-        if name in known
+        if name in predicates
     }

@@ -1,8 +1,8 @@
-"""Guards and expectations: what must be true of a run before its version is published.
+"""Guards and expectations: conditions that a run must satisfy before its version is published.
 
 A guard is a limit on how many rows a source or a predicate has. An expectation is a predicate that rules
 derive and that should be empty: each of its rows is a violation. `check` compares the measures of a run with
-the limits and with the last published version; it knows neither how rows are read nor where they go.
+the limits and with the last published version, independently of how rows are read and written.
 `source_limits` and `read_guards` read guards from job files, and `resolve` finds the predicates and columns
 that they name.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from fractions import Fraction
@@ -20,6 +20,7 @@ from typing import Any, Final
 from tidelog.errors import DataError, Diagnostic, Severity, Span, TidelogError, codes, counted, suggest
 from tidelog.io.toml_tables import TomlTable
 from tidelog.logic.program import BOTTOM, Predicate, Program
+from tidelog.records import dataclass
 from tidelog.rewrite.dropped_rows import Drop
 
 EMPTIED: Final = "allow-empty"  # the guard against a source that has become empty
@@ -32,7 +33,7 @@ _SECONDS: Final = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 
 
 class GuardSeverity(StrEnum):
-    """What becomes of a run in which a guard or an expectation does not hold."""
+    """The consequence for a run in which a guard or an expectation does not hold."""
 
     WARN = "warn"  # it is published, and reported
     DROP = "drop"  # it is published without the rows that violate the expectation
@@ -46,12 +47,12 @@ class GuardSeverity(StrEnum):
 class Amount:
     """A number of rows, or a share of them."""
 
-    text: str  # as the job file has it
+    text: str  # in the job file
     rows: int | None = None
     share: Fraction | None = None
 
     def of(self, total: int) -> Fraction:
-        """Return the number of rows that this is of a total.
+        """Return the number of rows for a total.
 
         >>> read_amount("20 %").of(1000), read_amount(7).of(1000)
         (Fraction(200, 1), Fraction(7, 1))
@@ -60,29 +61,29 @@ class Amount:
 
 
 def read_amount(value: int | str) -> Amount:
-    """Return the amount that a number or a text means; raise `ValueError` if it means none."""
+    """Parse an amount; raise `ValueError` if it is none."""
     if isinstance(value, int):
         if value < 0:
             raise ValueError(value)
         return Amount(f"{value:,}", rows=value)
-    found = _SHARE.fullmatch(value.strip())
-    if found is None or Fraction(found["number"]) > 100:
+    match = _SHARE.fullmatch(value.strip())
+    if match is None or Fraction(match["number"]) > 100:
         raise ValueError(value)
-    return Amount(value.strip(), share=Fraction(found["number"]) / 100)
+    return Amount(value.strip(), share=Fraction(match["number"]) / 100)
 
 
 def read_duration(text: str) -> timedelta:
-    """Return the duration that a text means; raise `ValueError` if it means none.
+    """Parse a duration; raise `ValueError` if it is none.
 
     >>> read_duration("24 hours"), read_duration("90min")
     (datetime.timedelta(days=1), datetime.timedelta(seconds=5400))
     """
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
         raise ValueError(text)
     try:
-        unit = "min" if found["unit"].startswith("min") else found["unit"][0]
-        return timedelta(seconds=float(found["number"]) * _SECONDS[unit])
+        unit = "min" if match["unit"].startswith("min") else match["unit"][0]
+        return timedelta(seconds=float(match["number"]) * _SECONDS[unit])
     except OverflowError:
         raise ValueError(text) from None
 
@@ -103,14 +104,14 @@ class GuardLimits:
     @property
     def names(self) -> tuple[str, ...]:
         """The keys of the guards that are set."""
-        given = {
+        limits = {
             "min-rows": self.min_rows,
             "max-rows": self.max_rows,
             "max-drop": self.max_drop,
             "max-rejected": self.max_rejected,
             "max-age": self.max_age,
         }
-        return tuple(name for name, value in given.items() if value is not None)
+        return tuple(name for name, value in limits.items() if value is not None)
 
 
 NO_LIMITS: Final = GuardLimits()
@@ -118,11 +119,11 @@ NO_LIMITS: Final = GuardLimits()
 
 @dataclass(frozen=True)
 class Expectation:
-    """A predicate that should be empty, and what becomes of a run in which it is not.
+    """A predicate that should be empty, and the consequence for a run in which it is not.
 
     More violations than `max_rows` fail the run, whatever the severity; `fail` only warns up to that.
-    With `drop`, the rows of the predicate `of` are left out that agree with a violation in `columns`: names
-    of columns of `of` in the order of the violation's columns, or by their names, or those of equal names.
+    With `drop`, rows of the predicate `of` are left out if they agree with a violation in `columns`: names of
+    columns of `of` in the order of the violation's columns, or by their names, or by default equal names.
     """
 
     predicate: str
@@ -135,15 +136,15 @@ class Expectation:
 
     @property
     def shown(self) -> str:
-        """What messages and reports call it."""
+        """Its name in messages and reports."""
         return self.name or self.predicate
 
 
 @dataclass(frozen=True)
 class Guards:
-    """All guards and expectations of a job. `drops` are known once `resolve` has seen the program."""
+    """All guards and expectations of a job. `resolve` adds `drops`."""
 
-    sources: Mapping[str, GuardLimits] = field(default_factory=dict)  # by the names that the measures have
+    sources: Mapping[str, GuardLimits] = field(default_factory=dict)  # by the names in the measures
     predicates: Mapping[str, GuardLimits] = field(default_factory=dict)
     expectations: tuple[Expectation, ...] = ()
     drops: tuple[Drop, ...] = ()
@@ -154,14 +155,14 @@ class Guards:
 
 @dataclass(frozen=True, slots=True)
 class SourceMeasure:
-    """What a run has read of one source: rows that became facts, and rows that did not."""
+    """The counts of rows that a run has read of one source."""
 
     source: str
     predicate: str
     rows: int
     rejected: int = 0
     filtered: int = 0
-    newest: datetime | None = None  # when its newest file, or its last commit, was made; with a time zone
+    newest: datetime | None = None  # time of its newest file or last commit, with a time zone
 
     @property
     def read(self) -> int:
@@ -171,7 +172,7 @@ class SourceMeasure:
 
 @dataclass(frozen=True, slots=True)
 class Violations:
-    """How many rows the predicate of an expectation has, and some of them as text."""
+    """The number of rows of the predicate of an expectation, and samples as text."""
 
     rows: int
     columns: tuple[str, ...] = ()
@@ -180,7 +181,7 @@ class Violations:
 
 @dataclass(frozen=True)
 class Measures:
-    """What a run would publish: its sources, the rows of predicates, and violations of expectations."""
+    """The counts of what a run would publish: sources, rows of predicates, violations of expectations."""
 
     sources: tuple[SourceMeasure, ...] = ()
     predicates: Mapping[str, int] = field(default_factory=dict)
@@ -220,8 +221,8 @@ class GuardFinding:
         else:
             code = codes.EXPECTATION_WARNING if is_expectation else codes.GUARD_WARNING
             level = Severity.WARNING
-        shown = "".join(f"\n        {', '.join(sample)}" for sample in self.samples)
-        message = f"{self.message}{', such as' if shown else ''}{shown}"
+        samples = "".join(f"\n        {', '.join(sample)}" for sample in self.samples)
+        message = f"{self.message}{', such as' if samples else ''}{samples}"
         return Diagnostic(code, message, self.span, self.help, severity=level, place=self.place)
 
 
@@ -239,7 +240,7 @@ def stop_on_failure(findings: Iterable[GuardFinding]) -> None:
 
 
 def check(measures: Measures, previous: Measures | None, guards: Guards) -> tuple[GuardFinding, ...]:
-    """Return what does not hold of a run, failures first; `previous` is the last published version."""
+    """Return the violated guards and expectations, failures first; `previous` is the last version."""
     findings: list[GuardFinding] = []
     for source in measures.sources:
         limits = guards.sources.get(source.source, NO_LIMITS)
@@ -255,7 +256,7 @@ def check(measures: Measures, previous: Measures | None, guards: Guards) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """A guard or expectation that was checked, and whether it holds."""
+    """A checked guard or expectation, and whether it holds."""
 
     subject: str
     guard: str
@@ -264,21 +265,21 @@ class Assertion:
 
 
 def assertions(guards: Guards, findings: Iterable[GuardFinding]) -> tuple[Assertion, ...]:
-    """Return all guards and expectations of a job, with whether they hold."""
+    """Return the checks of all guards and expectations of a job."""
     broken = {(finding.subject, finding.guard) for finding in findings}
-    found = [
+    checks = [
         Assertion(subject, guard, (subject, guard) not in broken, limits.severity)
         for subjects in (guards.sources, guards.predicates)
         for subject, limits in subjects.items()
         for guard in limits.names
     ]
-    found += [
-        Assertion(one.shown, EXPECT, (one.shown, EXPECT) not in broken, one.severity)
-        for one in guards.expectations
+    checks += [
+        Assertion(item.shown, EXPECT, (item.shown, EXPECT) not in broken, item.severity)
+        for item in guards.expectations
     ]
-    configured = {(one.subject, one.guard) for one in found}
+    configured = {(item.subject, item.guard) for item in checks}
     emptied = sorted(broken - configured)  # the guard against emptied sources needs no setting
-    return (*found, *(Assertion(subject, guard, False, GuardSeverity.FAIL) for subject, guard in emptied))
+    return (*checks, *(Assertion(subject, guard, False, GuardSeverity.FAIL) for subject, guard in emptied))
 
 
 def _limit_findings(
@@ -304,7 +305,7 @@ def _limit_findings(
 
 @dataclass(frozen=True, slots=True)
 class _SourceCheck:
-    """One source, and what the last version had of it."""
+    """The checks of one source against its limits and the last version."""
 
     source: SourceMeasure
     limits: GuardLimits
@@ -323,19 +324,19 @@ class _SourceCheck:
     def _rows(self) -> tuple[int, int | None]:
         """Return the rows now and in the last version.
 
-        A source that the last version does not have may be one with another path: then all sources of the
+        A source that the last version does not have may have got another path: then all sources of the
         predicate are compared.
         """
         source = self.source
         if self.previous is None:
             return source.rows, None
-        same = [one.rows for one in self.previous.sources if one.source == source.source]
+        same = [old.rows for old in self.previous.sources if old.source == source.source]
         if same:
             return source.rows, sum(same)
-        before = [one.rows for one in self.previous.sources if one.predicate == source.predicate]
+        before = [old.rows for old in self.previous.sources if old.predicate == source.predicate]
         if not before:
             return source.rows, None
-        now = sum(one.rows for one in self.measures.sources if one.predicate == source.predicate)
+        now = sum(new.rows for new in self.measures.sources if new.predicate == source.predicate)
         return now, sum(before)
 
     def _is_emptied(self, rows: int, before: int | None) -> bool:
@@ -346,7 +347,7 @@ class _SourceCheck:
         reason = "has no rows" if not source.read else f"has no rows left of {source.read:,}"
         message = f"`{source.source}` {reason}, and had {before:,} in the last version"
         help = f"if that is right, set `allow-empty = true` in the [[source]] of `{source.predicate}`"
-        # The guard's own key is what allows it; `on-guard` is about limits that were set.
+        # `allow-empty` permits it; `on-guard` only applies to limits that are set.
         failing = replace(self.limits, severity=GuardSeverity.FAIL)
         figures: dict[str, Figure] = {"rows": 0, "previous": before}
         return _finding(failing, EMPTIED, source.source, message, figures, help)
@@ -379,25 +380,25 @@ class _SourceCheck:
 
 
 def _violation_findings(expectation: Expectation, measures: Measures) -> Iterator[GuardFinding]:
-    found = measures.violations.get(expectation.predicate)
-    if found is None or not found.rows:
+    violations = measures.violations.get(expectation.predicate)
+    if violations is None or not violations.rows:
         return
     of = expectation.of or ""
     dropped = measures.dropped.get(of, 0)
     total = measures.predicates.get(of, 0) + dropped
     severity, limit = expectation.severity, ""
     if expectation.max_rows is not None:
-        is_over = found.rows > expectation.max_rows.of(total)
+        is_over = violations.rows > expectation.max_rows.of(total)
         limit = f", {'more than' if is_over else 'within'} max-rows = {expectation.max_rows.text}"
         if is_over:
             severity = GuardSeverity.FAIL
         elif severity is GuardSeverity.FAIL:
             severity = GuardSeverity.WARN
-    called = f" ({expectation.name})" if expectation.name else ""
-    message = f"{counted(found.rows, 'row')} of `{expectation.predicate}`{called}{limit}"
+    name = f" ({expectation.name})" if expectation.name else ""
+    message = f"{counted(violations.rows, 'row')} of `{expectation.predicate}`{name}{limit}"
     if expectation.predicate == BOTTOM:
-        message = f"{counted(found.rows, 'constraint')} violated{called}{limit}"
-    figures: dict[str, Figure] = {"rows": found.rows}
+        message = f"{counted(violations.rows, 'constraint')} violated{name}{limit}"
+    figures: dict[str, Figure] = {"rows": violations.rows}
     if expectation.of is not None:
         figures |= {"of": of, "total": total}
     help = None
@@ -405,7 +406,7 @@ def _violation_findings(expectation: Expectation, measures: Measures) -> Iterato
         figures["dropped"] = dropped
         help = f"of `{of}` {counted(dropped, 'row')} of {total:,} dropped: see the table `{of}_dropped`"
     span = expectation.spans.get("predicate")
-    samples = found.samples[:MOST_SAMPLES]
+    samples = violations.samples[:MOST_SAMPLES]
     yield GuardFinding(
         severity,
         EXPECT,
@@ -413,7 +414,7 @@ def _violation_findings(expectation: Expectation, measures: Measures) -> Iterato
         message,
         figures,
         _place(span),
-        found.columns,
+        violations.columns,
         samples,
         help,
         span,
@@ -437,7 +438,7 @@ def _place(span: Span | None) -> str | None:
 
 
 def _percent(part: int, whole: int) -> str:
-    """Return a share as text.
+    """Format a share.
 
     >>> _percent(300, 1000), _percent(1, 3000)
     ('30 %', '0.033 %')
@@ -446,13 +447,13 @@ def _percent(part: int, whole: int) -> str:
 
 
 def _duration(length: timedelta) -> str:
-    """Return a duration in the unit that suits it.
+    """Format a duration in a suitable unit.
 
     >>> _duration(timedelta(hours=36)), _duration(timedelta(seconds=90))
     ('36 h', '1.5 min')
     """
     seconds = length.total_seconds()
-    unit = next((one for one in ("h", "min") if seconds >= _SECONDS[one]), "s")
+    unit = next((name for name in ("h", "min") if seconds >= _SECONDS[name]), "s")
     return f"{round(seconds / _SECONDS[unit], 1):g} {unit}"
 
 
@@ -463,7 +464,7 @@ _AMOUNT_HELP: Final = 'write a number of rows, such as 100, or a share, such as 
 
 
 def source_limits(table: TomlTable) -> GuardLimits:
-    """Return the guards in a `[[source]]` of a job file; faults are noted in its document."""
+    """Return the guards in a `[[source]]` of a job file; errors are added to its document."""
     limits = _limits(table)
     allow_empty = table.flag("allow-empty") is True
     if allow_empty and limits.min_rows:
@@ -530,7 +531,7 @@ def _expectation(table: TomlTable) -> Expectation:
 
 def _amount(table: TomlTable, key: str) -> Amount | None:
     if key not in table:
-        table.text(key)  # so that the key is known
+        table.text(key)  # marks the key as valid
         return None
     is_number = isinstance(_written(table, key), int)
     value = table.count(key) if is_number else table.text(key)
@@ -553,7 +554,7 @@ def _age(table: TomlTable) -> timedelta | None:
 
 
 def _written(table: TomlTable, key: str) -> object:
-    """Return the value of a key, of whatever type."""
+    """Return the value of a key, of any type."""
     values: Any = table.document.values
     for part in table.path:
         values = values[part]
@@ -570,7 +571,7 @@ def _spans(table: TomlTable, keys: Iterable[str]) -> dict[str, Span]:
 def resolve(guards: Guards, program: Program) -> Guards:
     """Return the guards with the full names of predicates, and with `drops`.
 
-    Raise `DataError` with everything in them that the program does not have.
+    Raise `DataError` with all names in them that the program does not have.
     """
     names = _Names(program)
     predicates = {
@@ -579,16 +580,20 @@ def resolve(guards: Guards, program: Program) -> Guards:
     }
     expectations: list[Expectation] = []
     drops: list[Drop] = []
-    for one in guards.expectations:
-        if one.predicate == BOTTOM:
-            expectations.append(one)
+    for expectation in guards.expectations:
+        if expectation.predicate == BOTTOM:
+            expectations.append(expectation)
             continue
-        violation = names.find(one.predicate, one.spans.get("predicate"))
-        of = None if one.of is None else names.find(one.of, one.spans.get("of"))
-        if one.severity is GuardSeverity.DROP and of is not None:
-            pairs = names.pairs(one, violation, of)
-            drops.append(Drop(of.name, violation.name, pairs, one.shown, one.spans.get("severity")))
-        expectations.append(replace(one, predicate=violation.name, of=None if of is None else of.name))
+        violation = names.find(expectation.predicate, expectation.spans.get("predicate"))
+        of = None if expectation.of is None else names.find(expectation.of, expectation.spans.get("of"))
+        if expectation.severity is GuardSeverity.DROP and of is not None:
+            pairs = names.pairs(expectation, violation, of)
+            drops.append(
+                Drop(of.name, violation.name, pairs, expectation.shown, expectation.spans.get("severity"))
+            )
+        expectations.append(
+            replace(expectation, predicate=violation.name, of=None if of is None else of.name)
+        )
     if names.faults:
         raise DataError(sorted(names.faults, key=lambda item: item.span.start if item.span else 0))
     return replace(guards, predicates=predicates, expectations=tuple(expectations), drops=tuple(drops))
@@ -602,20 +607,22 @@ class _Names:
         self.faults: list[Diagnostic] = []
 
     def find(self, name: str, span: Span | None) -> Predicate:
-        found = self.program.find(name)
-        if found is not None:
-            return found
-        known = [predicate.written for predicate in self.program.predicates.values()]
-        self._fault(f"the program has no predicate `{name}`", span, suggest(name, known))
+        predicate = self.program.find(name)
+        if predicate is not None:
+            return predicate
+        names = [each.written for each in self.program.predicates.values()]
+        self._fault(f"the program has no predicate `{name}`", span, suggest(name, names))
         return Predicate(name, 0, (), (), name)
 
-    def pairs(self, one: Expectation, violation: Predicate, of: Predicate) -> tuple[tuple[int, int], ...]:
+    def pairs(
+        self, expectation: Expectation, violation: Predicate, of: Predicate
+    ) -> tuple[tuple[int, int], ...]:
         if not violation.arity or not of.arity:
             return ()
-        span = one.spans.get("columns") or one.spans.get("of")
-        named = self._named(one, violation, of)
-        found = []
-        for left, right in named.items():
+        span = expectation.spans.get("columns") or expectation.spans.get("of")
+        column_pairs = self._named(expectation, violation, of)
+        positions = []
+        for left, right in column_pairs.items():
             for name, predicate in ((left, violation), (right, of)):
                 if name not in predicate.names:
                     message = f"`{predicate.written}` has no column `{name}`"
@@ -623,23 +630,23 @@ class _Names:
                     self._fault(message, span, help)
                     break
             else:
-                found.append((violation.names.index(left), of.names.index(right)))
-        if not named:
+                positions.append((violation.names.index(left), of.names.index(right)))
+        if not column_pairs:
             message = f"no column of `{violation.written}` has the name of a column of `{of.written}`"
             help = f'say which of its columns name the rows to leave out: columns = ["{of.names[0]}"]'
             self._fault(message, span, help)
-        return tuple(found)
+        return tuple(positions)
 
-    def _named(self, one: Expectation, violation: Predicate, of: Predicate) -> dict[str, str]:
-        if one.columns is None:
+    def _named(self, expectation: Expectation, violation: Predicate, of: Predicate) -> dict[str, str]:
+        if expectation.columns is None:
             shared = (name for name in violation.columns if name is not None and name in of.columns)
             return {name: name for name in shared}
-        if isinstance(one.columns, tuple):
-            if len(one.columns) > violation.arity:
-                shown = counted(violation.arity, "column")
-                self._fault(f"`{violation.written}` has only {shown}", one.spans.get("columns"), None)
-            return dict(zip(violation.names, one.columns, strict=False))
-        return dict(one.columns)
+        if isinstance(expectation.columns, tuple):
+            if len(expectation.columns) > violation.arity:
+                width = counted(violation.arity, "column")
+                self._fault(f"`{violation.written}` has only {width}", expectation.spans.get("columns"), None)
+            return dict(zip(violation.names, expectation.columns, strict=False))
+        return dict(expectation.columns)
 
     def _fault(self, message: str, span: Span | None, help: str | None) -> None:
         self.faults.append(Diagnostic(codes.NO_PREDICATE, message, span, help))

@@ -1,14 +1,14 @@
 """The inputs of a run: the sources of a job, the imports of its program, and the facts in the program.
 
-Each input says whether it has changed since a version was published, and yields its rows as batches. Rows
-that cannot be read are rejected, never lost. `InputReader` reads those that have changed.
+An input can determine whether it has changed since a version was published, and yields its rows as batches.
+Rows that cannot be read are rejected, never lost. `InputReader` reads the changed inputs.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -41,19 +41,20 @@ from tidelog.pipeline.version_folder import InputRecord, Manifest, Store, digest
 from tidelog.reasoner.loading import WITH_SCHEMAS
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.transaction import Change
+from tidelog.records import dataclass
 from tidelog.temporal.time_columns import split_batch
 from tidelog.temporal.timed_changes import RowTimes
 from tidelog.temporal.timed_relation import INTERVAL
 
-Timed = tuple[Batch, RowTimes]  # rows, and when each holds
+Timed = tuple[Batch, RowTimes]  # rows, and their times
 
 
 def readable(
     batch: Batch, names: tuple[str, ...], is_integer: bool, faults: RejectedRows, place: str, begin: int = 0
 ) -> Iterator[tuple[int, Batch, RowTimes]]:
-    """Yield the rows whose last columns can be read as times, in parts, with where each begins in the batch.
+    """Yield the rows whose last columns can be read as times, in parts, with the offset of each in the batch.
 
-    The batch is halved until the rows that cannot be read are found, which are rejected.
+    The batch is halved until the rows that cannot be read are isolated; these are rejected.
     """
     try:
         yield begin, *split_batch(batch, names, is_integer)
@@ -82,16 +83,16 @@ def _rejected(row: Batch, fault: Diagnostic, place: str) -> BadRow:
 Stamp = tuple[int, int, str]  # size, time of the last change, hash of the content
 ReadFiles = Callable[[list[InputFile], RejectedRows], Iterator[Batch]]
 
-IN_PROGRAM = "the program"  # how messages call the facts that a program states
+IN_PROGRAM = "the program"  # the source of a program's own facts, in messages
 
 _CHUNK = 1 << 22
 
 
 @dataclass(frozen=True)
 class SourceBinding:
-    """An input of a job: the predicate whose facts it has, and how it is read.
+    """An input of a job: the predicate of its facts, and how it is read.
 
-    `read` yields its rows; `columns` returns the names of its columns, where the data has some.
+    `read` yields its rows; `columns` returns the names of its columns, if the data has some.
     """
 
     key: str
@@ -101,13 +102,13 @@ class SourceBinding:
     read: Callable[[RejectedRows], Iterator[Batch]]
     columns: Callable[[], tuple[str, ...]] = tuple
     files: tuple[Path, ...] = ()
-    data: tuple[InputFile, ...] = ()  # what `read` reads, if that is files of a source
+    data: tuple[InputFile, ...] = ()  # the files that `read` reads, if any
     filter: SourceRowFilter | None = None
     on_error: str = "reject"
     volatile: bool = False
-    time: tuple[str, ...] = ()  # what its last columns say of when a fact holds
-    table: VersionedSource | None = None  # what `read` reads, if that has versions
-    held: Columns = ()  # the types of its values, where the rows do not show them
+    time: tuple[str, ...] = ()  # the kinds of its last columns, which are times
+    table: VersionedSource | None = None  # the table that `read` reads, if it has versions
+    value_types: Columns = ()  # the types of its values, if rows do not determine them
     span: Span | None = field(default=None, compare=False)
 
     def times(self) -> Iterator[int]:
@@ -115,14 +116,14 @@ class SourceBinding:
         yield from (path.stat().st_mtime_ns for path in self.files)
         yield from (file.place_of[1].written for file in self.data if isinstance(file, StoredFile))
 
-    def stamps(self, known: Mapping[str, Stamp]) -> dict[str, Stamp]:
-        """Return the stamps of its files; those of an object store are not read for that."""
-        found = stamps_of(self.files, known)
+    def stamps(self, previous: Mapping[str, Stamp]) -> dict[str, Stamp]:
+        """Return the stamps of its files; files in an object store are not read."""
+        stamps = stamps_of(self.files, previous)
         for file in self.data:
             if isinstance(file, StoredFile):
                 size, time = file.place_of[1].size, file.place_of[1].written
-                found[file.shown] = (size, time, f"{size} {time}")
-        return found
+                stamps[file.shown] = (size, time, f"{size} {time}")
+        return stamps
 
 
 def source_bindings(
@@ -131,38 +132,38 @@ def source_bindings(
     on_spark: Callable[[Source, Program], SourceBinding] | None = None,
     read_files: ReadFiles | None = None,
 ) -> list[SourceBinding]:
-    """Return all inputs of a job; `on_spark` makes those that only Spark can read."""
+    """Return all inputs of a job; `on_spark` binds those that only Spark can read."""
     read_files = read_files or read_in_process
-    found = [*program_inputs(program), *_imported(program, read_files)]
+    bindings = [*program_inputs(program), *_imported(program, read_files)]
     faults: list[Diagnostic] = []
     for source in settings.sources:
         try:
             if source.kind == "file":
-                found.append(_of_files(source, settings, program, read_files))
+                bindings.append(_of_files(source, settings, program, read_files))
             elif source.kind == "versioned":
-                found.append(_of_table(source, settings, program))
+                bindings.append(_of_table(source, settings, program))
             elif on_spark is not None:
-                found.append(on_spark(source, program))
+                bindings.append(on_spark(source, program))
         except DataError as error:
             faults += error.diagnostics
     if faults:
         raise DataError(faults)
-    return with_keys(found)
+    return with_keys(bindings)
 
 
-def with_keys(found: Iterable[Any]) -> list[Any]:
-    """Return the inputs, dataclasses with a `key`, each with a key of its own."""
-    seen: dict[str, int] = {}
+def with_keys(items: Iterable[Any]) -> list[Any]:
+    """Return the inputs, dataclasses with a `key`, with unique keys."""
+    counts: dict[str, int] = {}
     keyed = []
-    for item in found:
-        seen[item.key] = seen.get(item.key, 0) + 1
-        number = seen[item.key]
+    for item in items:
+        counts[item.key] = counts.get(item.key, 0) + 1
+        number = counts[item.key]
         keyed.append(item if number == 1 else replace(item, key=f"{item.key} #{number}"))
     return keyed
 
 
 def program_inputs(program: Program) -> Iterator[SourceBinding]:
-    """Yield the facts that the program states, as inputs."""
+    """Yield the facts in the program, as inputs."""
     by_predicate: dict[str, list[Fact]] = {}
     timed: dict[str, list[TimedFact]] = {}
     for fact in program.facts:
@@ -173,18 +174,18 @@ def program_inputs(program: Program) -> Iterator[SourceBinding]:
     for name, facts in by_predicate.items():
         texts = sorted(" ".join(map(exact, fact.values)) for fact in facts)
         yield SourceBinding(f"{name} in the program", name, IN_PROGRAM, digest(*texts), _fact_reader(facts))
-    for name, some in timed.items():
-        texts = sorted(" ".join((*map(exact, fact.values), str(fact.interval))) for fact in some)
-        key, times = f"{name} at times in the program", [str(fact.interval) for fact in some]
+    for name, timed_facts in timed.items():
+        texts = sorted(" ".join((*map(exact, fact.values), str(fact.interval))) for fact in timed_facts)
+        key, times = f"{name} at times in the program", [str(fact.interval) for fact in timed_facts]
         yield SourceBinding(
-            key, name, IN_PROGRAM, digest(*texts), _fact_reader(some, times), time=(INTERVAL,)
+            key, name, IN_PROGRAM, digest(*texts), _fact_reader(timed_facts, times), time=(INTERVAL,)
         )
 
 
 def _fact_reader(
     facts: Sequence[Fact], times: Sequence[str] = ()
 ) -> Callable[[RejectedRows], Iterator[Batch]]:
-    """Return a reader of facts, with the intervals at which they hold behind their arguments."""
+    """Return a reader of facts, with their intervals after the arguments."""
 
     def read_facts(faults: RejectedRows) -> Iterator[Batch]:
         faults.rows += len(facts)
@@ -213,7 +214,7 @@ def _imported(program: Program, read_files: ReadFiles) -> Iterator[SourceBinding
             paths,
             (file,) if paths else (),
             time=time,
-            held=held_in(file),
+            value_types=value_types_of(file),
             span=transfer.span,
         )
 
@@ -236,28 +237,28 @@ def _of_files(source: Source, settings: Settings, program: Program, read_files: 
         SourceRowFilter.of(source.filter, predicate, source.span),
         source.on_error,
         time=source.times,
-        held=held_in(files[0]) if files else (),
+        value_types=value_types_of(files[0]) if files else (),
         span=source.span,
     )
 
 
-def held_in(file: InputFile) -> Columns:
-    """Return the types of the values that a file may have; those of text follow from declared types alone."""
+def value_types_of(file: InputFile) -> Columns:
+    """Return the types of the values that a file may have; those of text depend on declared types only."""
     types = [kind for kind in file.types or () if kind is not ColumnType.SKIP]
     types = types[: len(types) - file.times]
-    found = []
+    types_of_columns = []
     for place, kind in enumerate(types):
         is_missing = policy(file.nulls, place) is Nulls.VALUE
         own = NEVER if file.format in WITH_SCHEMAS else types_of_column(kind)
-        found.append(own | ({Type.LITERAL} if is_missing else NEVER))
-    return tuple(found)
+        types_of_columns.append(own | ({Type.LITERAL} if is_missing else NEVER))
+    return tuple(types_of_columns)
 
 
 def _of_table(source: Source, settings: Settings, program: Program) -> SourceBinding:
     """Return the foreign table that a source names, as an input."""
     predicate = find_predicate_of(source, program)
     table = VersionedSource(source, settings, program)
-    table.wanted  # noqa: B018 - errors of the source are raised with those of others
+    table.request  # noqa: B018 - errors of the source are raised with those of others
     return SourceBinding(
         f"{predicate.name} < {', '.join(source.paths)}",
         predicate.name,
@@ -273,7 +274,7 @@ def _of_table(source: Source, settings: Settings, program: Program) -> SourceBin
     )
 
 
-MARKED_NAMES = {"InputFile": "DataFile", "FactSource": "Source"}  # under which manifests have known them
+MARKED_NAMES = {"InputFile": "DataFile", "FactSource": "Source"}  # former names, in marks of manifests
 
 
 def mark_of(value: object) -> str:
@@ -282,13 +283,13 @@ def mark_of(value: object) -> str:
 
 
 def mark_text(value: object) -> str:
-    """Return what the mark of an input is a digest of: the same when its class is renamed."""
+    """Return the text that the mark of an input is a digest of, which does not change with class names."""
     name = type(value).__name__
     return MARKED_NAMES.get(name, name) + repr(value).removeprefix(name)
 
 
 def marks_of(source: Source) -> str:
-    """Return a hash of how a table is read; it is the same for all engines."""
+    """Return a hash of the options by which a table is read, the same for all engines."""
     return mark_of(replace(source, span=None, path=(), version=None))
 
 
@@ -299,20 +300,20 @@ def read_in_process(files: Iterable[InputFile], faults: RejectedRows) -> Iterato
         yield from read(file, faults, threads)
 
 
-def source_measure(name: str, found: InputRecord, newest: int | None = None) -> SourceMeasure:
-    """Return the measure of an input; `newest` is when its newest file was written, in nanoseconds."""
-    written = None if newest is None else datetime.fromtimestamp(newest / 1e9, UTC)
-    rows = found.rows - found.filtered
-    return SourceMeasure(name, found.predicate, rows, found.rejected, found.filtered, written)
+def source_measure(name: str, record: InputRecord, newest: int | None = None) -> SourceMeasure:
+    """Return the measure of an input; `newest` is the time of its newest file, in nanoseconds."""
+    newest_time = None if newest is None else datetime.fromtimestamp(newest / 1e9, UTC)
+    rows = record.rows - record.filtered
+    return SourceMeasure(name, record.predicate, rows, record.rejected, record.filtered, newest_time)
 
 
 def source_names(inputs: Mapping[str, InputRecord]) -> dict[str, str]:
-    """Return how messages call the sources and imports among inputs, by their keys; no two are the same."""
-    shown = [found.shown for found in inputs.values()]
+    """Return unique names in messages of the sources and imports among inputs, by their keys."""
+    labels = [record.shown for record in inputs.values()]
     return {
-        key: found.shown if shown.count(found.shown) == 1 else key
-        for key, found in inputs.items()
-        if found.shown != IN_PROGRAM
+        key: record.shown if labels.count(record.shown) == 1 else key
+        for key, record in inputs.items()
+        if record.shown != IN_PROGRAM
     }
 
 
@@ -326,21 +327,21 @@ def key_of(source: Source, program: Program) -> str:
 # ---- what has changed
 
 
-def stamps_of(files: Iterable[Path], known: Mapping[str, Stamp]) -> dict[str, Stamp]:
-    """Return the stamps of files; a file of the known size and time is not read."""
-    found: dict[str, Stamp] = {}
+def stamps_of(files: Iterable[Path], previous: Mapping[str, Stamp]) -> dict[str, Stamp]:
+    """Return the stamps of files; a file whose size and time are unchanged is not read."""
+    stamps: dict[str, Stamp] = {}
     for path in files:
         name = str(path)
         status = path.stat()
         size, time = status.st_size, status.st_mtime_ns
-        before = known.get(name)
+        before = previous.get(name)
         is_same = before is not None and (size, time) == before[:2]
-        found[name] = before if is_same and before is not None else (size, time, _content(path))
-    return found
+        stamps[name] = before if is_same and before is not None else (size, time, _content(path))
+    return stamps
 
 
 def are_unchanged(files: Iterable[Path], stamps: Mapping[str, Stamp]) -> bool:
-    """Return whether all files exist, with the content that they had."""
+    """Return whether all files exist with unchanged contents."""
     try:
         return stamps_of(files, stamps) == stamps
     except OSError:
@@ -348,11 +349,11 @@ def are_unchanged(files: Iterable[Path], stamps: Mapping[str, Stamp]) -> bool:
 
 
 def _content(path: Path) -> str:
-    made = blake2b(digest_size=16)
+    hasher = blake2b(digest_size=16)
     with path.open("rb") as stream:
         while block := stream.read(_CHUNK):
-            made.update(block)
-    return made.hexdigest()
+            hasher.update(block)
+    return hasher.hexdigest()
 
 
 def is_changed(item: SourceBinding, before: InputRecord | None) -> bool:
@@ -368,27 +369,27 @@ def is_changed(item: SourceBinding, before: InputRecord | None) -> bool:
 
 
 def check_drift(
-    shown: str, columns: tuple[str, ...], before: InputRecord | None, is_full: bool, span: Span | None
+    label: str, columns: tuple[str, ...], before: InputRecord | None, is_full: bool, span: Span | None
 ) -> None:
-    """Raise `DataError` if an input has other columns than when it was last read, but for a full run."""
+    """Raise `DataError` if an input has other columns than when it was last read, except in a full run."""
     if is_full or before is None or not before.columns or not columns or columns == before.columns:
         return
     missing = [f"`{name}`" for name in before.columns if name not in columns]
-    new = [f"`{name}`" for name in columns if name not in before.columns]
-    said = [f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} gone"] if missing else []
-    said += [f"{', '.join(new)} {'is' if len(new) == 1 else 'are'} new"] if new else []
-    message = f"the columns of `{shown}` have changed: {' and '.join(said) or 'their order differs'}"
+    added = [f"`{name}`" for name in columns if name not in before.columns]
+    differences = [f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} gone"] if missing else []
+    differences += [f"{', '.join(added)} {'is' if len(added) == 1 else 'are'} new"] if added else []
+    message = f"the columns of `{label}` have changed: {' and '.join(differences) or 'their order differs'}"
     help = "correct the data, or accept it as it is with --full"
-    raise DataError(Diagnostic(codes.DRIFT, message, span, help, place=shown))
+    raise DataError(Diagnostic(codes.DRIFT, message, span, help, place=label))
 
 
 @dataclass
 class OpenInput:
-    """An input that is being read; `input` describes it once it has been. Mutable."""
+    """An input that is being read; `input` is its record afterwards. Mutable."""
 
     item: SourceBinding
-    rejects: Path  # the file for rows that are rejected
-    relative: str  # … as the manifest names it
+    rejects: Path  # the file for rejected rows
+    relative: str  # its path in the manifest
     columns: tuple[str, ...]
     stamps: dict[str, Stamp]
 
@@ -400,26 +401,26 @@ class OpenInput:
         self.filtered = 0
 
     def batches(self) -> Iterator[Batch]:
-        """Yield the rows that can be read and that satisfy the filter."""
+        """Yield the readable rows that satisfy the filter."""
         try:
             for batch in self.item.read(self.faults):
-                kept = batch if self.item.filter is None else self.item.filter.keep(batch)
-                self.filtered += batch.rows - kept.rows
-                if kept.rows:
-                    yield kept
+                rows = batch if self.item.filter is None else self.item.filter.keep(batch)
+                self.filtered += batch.rows - rows.rows
+                if rows.rows:
+                    yield rows
         finally:
             self.faults.close()
-        self._check_some()
+        self._check_not_all_rejected()
 
     def timed(self, is_integer: bool) -> Iterator[Timed]:
-        """Yield the same rows of an input with times, each part with when its rows hold."""
+        """Yield the same rows of an input with times, with the times of each part."""
         for batch in self.batches():
             parts = readable(batch, self.item.time, is_integer, self.faults, self.item.shown)
             yield from ((part, times) for _, part, times in parts)
         self.faults.check()
 
-    def _check_some(self) -> None:
-        """Raise `DataError` if there were rows and all were rejected: then the whole input is wrong."""
+    def _check_not_all_rejected(self) -> None:
+        """Raise `DataError` if all rows were rejected: then the whole input is wrong."""
         if not self.faults.skipped or self.faults.rows:
             return
         message = f"no row of `{self.item.shown}` could be read: {self.faults.skipped:,} rejected"
@@ -433,7 +434,7 @@ class OpenInput:
     def input(self) -> InputRecord:
         """The record of it in the manifest."""
         report = self.faults.report
-        found = InputRecord(
+        record = InputRecord(
             self.item.predicate,
             self.item.shown,
             self.item.marks,
@@ -445,7 +446,7 @@ class OpenInput:
             self.relative if report.skipped else None,
             self.item.volatile,
         )
-        return found if self.item.table is None else self.item.table.with_version(found)
+        return record if self.item.table is None else self.item.table.with_version(record)
 
 
 def check_rejects(inputs: Mapping[str, InputRecord], settings: Settings, folder: Path) -> None:
@@ -460,14 +461,14 @@ def check_rejects(inputs: Mapping[str, InputRecord], settings: Settings, folder:
 
 
 def differs(inputs: Mapping[str, InputRecord], before: Mapping[str, InputRecord]) -> bool:
-    """Return whether an input differs from before, apart from when its files were written."""
+    """Return whether an input differs from before, apart from the times of its files."""
     return any(
         item.comparable != before[key].comparable if key in before else True for key, item in inputs.items()
     )
 
 
 class InputReader:
-    """The inputs of one run, read in this process, and what is known of them. Mutable."""
+    """The inputs of one run, read in this process, and their records. Mutable."""
 
     def __init__(
         self,
@@ -480,7 +481,7 @@ class InputReader:
     ) -> None:
         self._settings = settings
         self._store = store
-        self._number = number  # of the version that they are read for
+        self._number = number  # of the new version
         self._reached = reached
         self._program = program
         self._is_integer_time = program.is_integer_time
@@ -489,20 +490,20 @@ class InputReader:
         self._again: Collection[str] = ()  # predicates whose inputs are read whole
 
     def _bindings(self, program: Program, session: Callable[[], Any]) -> list[SourceBinding]:
-        """Return the inputs; those that only Spark has are read there, and come to this process."""
+        """Return the inputs; those that only Spark can read are fetched from there."""
         if not self._settings.needs_spark:
             return source_bindings(self._settings, program)
         from tidelog.pipeline.spark_run import fetched_input
 
         folders = self._settings.folder, self._store.incoming
         return source_bindings(
-            self._settings, program, lambda source, known: fetched_input(source, known, session, *folders)
+            self._settings, program, lambda source, program: fetched_input(source, program, session, *folders)
         )
 
     def edited(self, before: Manifest, again: Collection[str] = ()) -> list[str]:
         """Return the predicates whose inputs differ from those of a version; the records of others are kept.
 
-        Predicates that are read `again` are among them in any case, and their inputs are read whole.
+        It includes the predicates `again`, whose inputs are read whole.
         """
         self._again = again
         keys = {item.key for item in self.items}
@@ -519,38 +520,38 @@ class InputReader:
     def read(
         self, before: Manifest | None, full: bool, items: Sequence[SourceBinding]
     ) -> Iterator[OpenInput]:
-        """Yield inputs that are read.
+        """Yield inputs, and record each after it was read.
 
-        The rows of an input must have been read when the next one is requested.
+        The rows of an input must be read before the next one is requested.
         """
-        for taken in self.taken(items, before, full):
-            yield taken
-            self.note(taken)
+        for opened in self.open_inputs(items, before, full):
+            yield opened
+            self.note(opened)
 
     def rows(self, before: Manifest, items: Sequence[SourceBinding]) -> Iterator[Batch]:
         """Yield all rows of inputs."""
-        for taken in self.read(before, False, items):
-            yield from taken.batches()
+        for opened in self.read(before, False, items):
+            yield from opened.batches()
 
-    def taken(
+    def open_inputs(
         self, items: Iterable[SourceBinding], before: Manifest | None, full: bool
     ) -> Iterator[OpenInput]:
-        """Yield inputs that are being read; raise `DataError` if one has other columns than before."""
+        """Yield inputs that are opened; raise `DataError` if one has other columns than before."""
         folder = self._store.rejects(self._number)
         for item in items:
-            known = before.inputs.get(item.key) if before else None
+            record = before.inputs.get(item.key) if before else None
             columns = item.columns()
-            check_drift(item.shown, columns, known, full, item.span)
+            check_drift(item.shown, columns, record, full, item.span)
             rejects = folder / file_name(f"{item.predicate}.{self.items.index(item) + 1}", "csv")
             relative = self._store.relative(rejects)
-            yield OpenInput(item, rejects, relative, columns, item.stamps(known.files if known else {}))
+            yield OpenInput(item, rejects, relative, columns, item.stamps(record.files if record else {}))
 
-    def note(self, taken: OpenInput) -> None:
+    def note(self, opened: OpenInput) -> None:
         """Record and report an input that has been read."""
-        found = self.inputs[taken.item.key] = taken.input
-        rejected = f", {found.rejected:,} rejected" if found.rejected else ""
-        filtered = f", {found.filtered:,} filtered out" if found.filtered else ""
-        self._reached("read", f"{found.shown}: {counted(found.rows, 'row')}{filtered}{rejected}")
+        record = self.inputs[opened.item.key] = opened.input
+        rejected = f", {record.rejected:,} rejected" if record.rejected else ""
+        filtered = f", {record.filtered:,} filtered out" if record.filtered else ""
+        self._reached("read", f"{record.shown}: {counted(record.rows, 'row')}{filtered}{rejected}")
 
     def feed(self, reasoner: Reasoner, before: Manifest | None, full: bool) -> None:
         """Load the rows of all inputs into a reasoner without facts."""
@@ -558,18 +559,18 @@ class InputReader:
 
     def load(self, reasoner: Reasoner, inputs: Iterable[OpenInput]) -> None:
         """Load inputs into a reasoner without facts."""
-        for taken in inputs:
-            self._note_types(reasoner, [taken.item])
-            if taken.item.time:
-                reasoner.load_timed(taken.item.predicate, taken.timed(self._is_integer_time))
+        for opened in inputs:
+            self._note_types(reasoner, [opened.item])
+            if opened.item.time:
+                reasoner.load_timed(opened.item.predicate, opened.timed(self._is_integer_time))
             else:
-                reasoner.load(taken.item.predicate, taken.batches())
+                reasoner.load(opened.item.predicate, opened.batches())
 
     @staticmethod
     def _note_types(reasoner: Reasoner, items: Iterable[SourceBinding]) -> None:
         for item in items:
-            if item.held:
-                reasoner.schemas.data.restore({item.predicate: item.held})
+            if item.value_types:
+                reasoner.schemas.data.restore({item.predicate: item.value_types})
 
     def replace(
         self, reasoner: Reasoner, change: Change, before: Manifest, predicates: Sequence[str]
@@ -583,7 +584,7 @@ class InputReader:
         self.replace_times(change, before, predicates)
 
     def _apply_feed(self, change: Change, before: Manifest, name: str) -> bool:
-        """Apply the changes of the only table that has a predicate's facts; return whether they are known."""
+        """Apply the changes of the only table of a predicate's facts; return whether it has a change feed."""
         items = self.of([name])
         if not items or name in self._again:
             return False
@@ -607,17 +608,17 @@ class InputReader:
         for name in predicates:
             if name in change.program.timed:
                 change.times.replaced.add(name)
-        for taken in self.read(before, False, timed):
-            for batch, times in taken.timed(self._is_integer_time):
-                change.insert_timed(taken.item.predicate, batch, times)
+        for opened in self.read(before, False, timed):
+            for batch, times in opened.timed(self._is_integer_time):
+                change.insert_timed(opened.item.predicate, batch, times)
 
     def of(self, predicates: Collection[str]) -> list[SourceBinding]:
         """Return the inputs of predicates."""
         return [item for item in self.items if item.predicate in predicates]
 
     def newest(self, key: str) -> int | None:
-        """Return when the newest file of an input was written, in nanoseconds; None if it has no files."""
-        found = next((item for item in self.items if item.key == key), None)
-        if found is not None and found.table is not None:
-            return found.table.written
-        return None if found is None else max(found.times(), default=None)
+        """Return the time of the newest file of an input, in nanoseconds; None if it has no files."""
+        source = next((item for item in self.items if item.key == key), None)
+        if source is not None and source.table is not None:
+            return source.table.written
+        return None if source is None else max(source.times(), default=None)

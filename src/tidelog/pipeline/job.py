@@ -1,13 +1,13 @@
 """Jobs: sources, a program, sinks, and a folder of published versions. Mutates that folder.
 
-What a run does, step by step, is in `job_run`; what a stream does in `micro_batches`.
+`job_run` has the steps of a run, `micro_batches` those of a stream.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
@@ -53,6 +53,7 @@ from tidelog.publish import Publication
 from tidelog.reasoner.delta import PredicateDelta
 from tidelog.reasoner.storing import StoredReasoner
 from tidelog.reasoner.transaction import Change
+from tidelog.records import dataclass
 from tidelog.rewrite.dropped_rows import check_rules, with_drops
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of a job that has been reached, what it was about, and when, in seconds since the job began."""
+    """A step that a job has reached, its subject, and its time in seconds since the job began."""
 
     name: str
     detail: str
@@ -70,7 +71,7 @@ class Step:
 
 @dataclass(frozen=True)
 class _LoadedProgram:
-    """A program, and stamps that show whether the files that it was read from have changed since."""
+    """A program, and stamps of its files to detect changes."""
 
     program: Program
     stamps: Mapping[str, Stamp]
@@ -136,14 +137,14 @@ class Job:
     def load(
         cls, path: Path | str, *, session: Any = None, listeners: Iterable[Callable[[Step], None]] = ()
     ) -> Job:
-        """Return the job that a file describes."""
+        """Load the job in a file."""
         return cls.of(load_settings(path), session=session, listeners=listeners)
 
     @classmethod
     def of(
         cls, settings: Settings, *, session: Any = None, listeners: Iterable[Callable[[Step], None]] = ()
     ) -> Job:
-        """Return the job of settings."""
+        """Return a job with these settings."""
         job = cls.__new__(cls)
         job._set(settings, session, listeners)
         return job
@@ -156,19 +157,19 @@ class Job:
         self.resident = ResidentReasoner(self.store, lambda: self.state, self.reached)
         self.run_guards: RunGuards | None = None  # of the last run
         self._session = session
-        self._has_session = False  # whether it has been started, and the listeners have been notified
+        self._has_session = False  # whether it has been started and reported to listeners
         self._start = perf_counter()
         self._subscribers: list[tuple[str, Callable[[PredicateDelta], object]]] = []
         self._open_blocks = 0  # `with` blocks in which the reasoner stays open
         self._loaded: _LoadedProgram | None = None  # the program of the job's file
 
-    # ---- runs and other changes of what is published
+    # ---- runs, and other changes of the published tables
 
     def run(self, full: bool = False, refresh: Iterable[str] = ()) -> Run:
-        """Publish what follows from the inputs as they are now; `full` derives all of it again.
+        """Publish a version for the current inputs; `full` derives everything again.
 
-        `refresh` names predicates that are derived again: the sources of all that they depend on are read,
-        whether they have changed or not.
+        `refresh` names predicates to derive again: the sources that they depend on are read even if they have
+        not changed.
         """
         return run_job(self, full, refresh)
 
@@ -177,16 +178,16 @@ class Job:
         faults: list[Diagnostic] = []
         try:
             program = self.program()
-        except DataError as error:  # of expectations: the others are checked all the same
+        except DataError as error:  # of expectations: check the others, too
             faults += error.diagnostics
             program = self.program_as_written()
-        for look in (
+        for check in (
             lambda: check_sinks(self.settings, program),
             lambda: RunGuards(self.settings, program),
             lambda: check_sources(self.settings, program),
         ):
             try:
-                look()
+                check()
             except DataError as error:
                 faults += error.diagnostics
         if faults:
@@ -219,8 +220,8 @@ class Job:
     ) -> Manifest:
         """Publish the version in which a transaction has been applied.
 
-        A stream gives its `batch` before the commit, and the `summary` of it afterwards. First of all, time
-        may advance to what its last batch has made final.
+        A stream passes its `batch` before the commit, and its `summary` afterwards. First, time may advance
+        to the watermark of its last batch.
         """
         with new_version(self) as version:
             before = version.before
@@ -244,7 +245,7 @@ class Job:
 
     @contextmanager
     def writing(self) -> Iterator[Publication]:
-        """Return a version to be written, in a block in which no other process publishes."""
+        """Yield a version to write, while no other process can publish."""
         with new_version(self) as version:
             yield version.publication
 
@@ -275,7 +276,7 @@ class Job:
         return StateStore(self.store.path, settings, engine.max_memory)
 
     def reasoner(self, before: Manifest | None = None) -> StoredReasoner:
-        """Return the reasoner of the current version; raise `DataError` if the job is not as it was then."""
+        """Return the reasoner of the current version; raise `DataError` if the job has changed since."""
         before = before or self.store.manifest()
         program = self.program()
         then = published_program(before.origin, program)
@@ -321,30 +322,32 @@ class Job:
     # ---- the program
 
     def program(self) -> Program:
-        """Return the program as its file is now, without the rows that expectations leave out."""
+        """Return the current program, rewritten to drop the rows that violate expectations."""
         program, guards = self.program_as_written(), self.settings.guards
-        dropping = tuple(one for one in guards.expectations if one.severity is GuardSeverity.DROP)
+        dropping = tuple(item for item in guards.expectations if item.severity is GuardSeverity.DROP)
         if not dropping:
             return program
         drops = resolve(Guards(expectations=dropping), program).drops
-        found = (program.find(source.predicate) for source in self.settings.sources)
-        return with_drops(program, drops, {each.name for each in found if each is not None})
+        predicates = (program.find(source.predicate) for source in self.settings.sources)
+        return with_drops(
+            program, drops, {predicate.name for predicate in predicates if predicate is not None}
+        )
 
     def program_as_written(self) -> Program:
-        """Return the program as its file is now."""
+        """Return the current program in the file."""
         program, sandbox = self.settings.program, self.settings.sandbox
         if not isinstance(program, str):
             return with_times(as_program(program, sandbox), self.settings)
         if self._loaded is None or not are_unchanged(self._loaded.program.files, self._loaded.stamps):
             path, parameters = self.settings.resolve(program), dict(self.settings.parameters)
-            found = with_times(load_program(path, parameters, sandbox=sandbox), self.settings)
-            self._loaded = _LoadedProgram(found, stamps_of(found.files, {}))
+            loaded = with_times(load_program(path, parameters, sandbox=sandbox), self.settings)
+            self._loaded = _LoadedProgram(loaded, stamps_of(loaded.files, {}))
         return self._loaded.program
 
     # ---- listeners, subscribers, streams
 
     def start_clock(self) -> float:
-        """Count the seconds of steps from now on, and return the time."""
+        """Restart the clock of steps, and return its time."""
         self._start = perf_counter()
         return self._start
 
@@ -355,11 +358,11 @@ class Job:
             listener(step)
 
     def subscribe(self, predicate: str, callback: Callable[[PredicateDelta], object]) -> None:
-        """Call a function with what each version that this job publishes changes in a predicate."""
+        """Call a function with the changes of a predicate in each version that this job publishes."""
         self._subscribers.append((predicate, callback))
 
     def announce(self, manifest: Manifest) -> None:
-        """Notify the subscribers of what a version has changed."""
+        """Notify the subscribers of the changes of a version."""
         if not self._subscribers:
             return
         version = Version(self.store, manifest)
@@ -387,17 +390,17 @@ class Job:
         """
         from tidelog.pipeline.micro_batches import RunningStreams
 
-        given = self.settings.streams
+        streams = self.settings.streams
         if frame is not None:
-            given = (Stream(None, "frame", predicate, checkpoint=checkpoint, **options),)
-        return RunningStreams(self, frame, told=told, available_now=available_now, streams=given)
+            streams = (Stream(None, "frame", predicate, checkpoint=checkpoint, **options),)
+        return RunningStreams(self, frame, told=told, available_now=available_now, streams=streams)
 
     def batches(
         self, predicate: str, *, told: Callable[[Manifest], None] | None = None, **options: Any
     ) -> BatchPublisher:
         """Return a function for `foreachBatch` of a query of your own: `writeStream.foreachBatch(…)`.
 
-        Each batch is one transaction and publishes one version; one that comes again is skipped. The
+        Each batch is one transaction and publishes one version; one that is repeated is skipped. The
         rows are records of a predicate, as for `stream`. The job must have been run. Over Spark Connect the
         function runs in a process of the server, on whose disks the published folder lies then.
         """
@@ -412,7 +415,7 @@ class Job:
 
     @property
     def session(self) -> Any:
-        """The session of Spark, started when it is first needed; listeners learn which one it is."""
+        """The session of Spark, started on first use and reported to listeners."""
         if not self._has_session:
             self.reached("starting Spark")
             self._session = start_session(self.settings.engine, self._session)
@@ -422,5 +425,5 @@ class Job:
 
     @property
     def stages(self) -> str:
-        """How far the stages are that Spark runs now; empty if it runs none."""
+        """The progress of the running stages of Spark; empty if there are none."""
         return stages_of(self._session) if self._has_session else ""

@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tidelog.equality import rewriting as treatments
+from tidelog import equality as treatments
+from tidelog import maintenance
 from tidelog.equality.listing import EXPAND, SHOWN
 from tidelog.errors import ProgramError, codes, suggest
 from tidelog.errors import SourceText as Text
@@ -16,7 +17,6 @@ from tidelog.io.toml_tables import TomlDocument, TomlTable, read_document
 from tidelog.logic.program import BOTTOM
 from tidelog.logic.signatures import TYPES
 from tidelog.logic.values import ColumnType
-from tidelog.maintenance import registry
 from tidelog.pipeline.guards import Guards, read_duration, read_guards, source_limits
 from tidelog.pipeline.job_settings import (
     CHANGES,
@@ -59,7 +59,7 @@ MESSAGES = ("json", "csv")
 ON_ERROR = ("reject", "fail")
 MARKINGS = ("none", "literal", "linked")
 MISSING = ("reject", "ignore")
-COMMIT_VERSION = "_commit_version"  # of change feeds, as all readers of Delta call it
+COMMIT_VERSION = "_commit_version"  # the column of change feeds in all readers of Delta
 TIME_HELP = (
     '"interval", "start", ["start", "end"] or ["start", "duration"]; two more columns say which bounds are '
     'open: ["start", "end", "start_open", "end_open"]'
@@ -67,13 +67,13 @@ TIME_HELP = (
 
 
 def load_settings(path: Path | str) -> Settings:
-    """Return the job in a file; raise `DataError` with all of its errors."""
+    """Load the job in a file; raise `DataError` with all of its errors."""
     path = Path(path)
     return _settings(read_document(path), path.parent)
 
 
 def parse_settings(text: str, folder: Path | str = ".", name: str = "<job>") -> Settings:
-    """Return the job of a text; relative paths in it lie in `folder`."""
+    """Parse a job; relative paths in it are below `folder`."""
     return _settings(TomlDocument(Text(name, text)), Path(folder))
 
 
@@ -115,9 +115,9 @@ def _settings(document: TomlDocument, folder: Path) -> Settings:
 
 def _storage(table: TomlTable | None) -> dict[str, str]:
     """Return the settings of object stores; a value is a text, or the name of an environment variable."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     if table is None:
-        return found
+        return settings
     for key in KEYS:
         if not table.is_table(key):
             value = table.text(key)
@@ -130,15 +130,15 @@ def _storage(table: TomlTable | None) -> dict[str, str]:
             if name and not value:
                 table.wrong(key, f"needs the environment variable `{name}`, which is not set", f"set {name}")
         if value is not None:
-            found[key] = value
+            settings[key] = value
     if ("access-key" in table) != ("secret-key" in table):
         table.missing("secret-key" if "access-key" in table else "access-key", "a key has two parts")
     table.close()
-    return found
+    return settings
 
 
 def _publish(root: TomlTable) -> tuple[str, str | None]:
-    """Return the folder of published versions, and the format of its tables if it is given."""
+    """Return the folder of published versions, and the format of its tables if it is set."""
     table = root.table("publish") if root.is_table("publish") else None
     if table is None:
         help = 'name the folder of published versions: publish = "published"'
@@ -159,7 +159,7 @@ def read_report_folder(table: TomlTable | None) -> str | None:
 
 
 def read_openlineage(table: TomlTable | None) -> OpenLineageSettings | None:
-    """Return the `[openlineage]` of a job file, if there is one; faults are noted in its document."""
+    """Return the `[openlineage]` of a job file, if there is one; errors are added to its document."""
     if table is None:
         return None
     url = table.text("url")
@@ -186,8 +186,8 @@ def read_openlineage(table: TomlTable | None) -> OpenLineageSettings | None:
 
 def _guards(root: TomlTable) -> Guards:
     guards = read_guards(root)
-    for place, one in enumerate(guards.expectations):
-        if one.predicate == BOTTOM:
+    for place, expectation in enumerate(guards.expectations):
+        if expectation.predicate == BOTTOM:
             message = f"`{BOTTOM}` needs no [[expect]]: a run that violates a constraint always fails"
             help = "to publish with violations, let rules derive another predicate, and expect that"
             root.document.fault(codes.BAD_VALUE, message, ("expect", place, "predicate"), help)
@@ -197,13 +197,13 @@ def _guards(root: TomlTable) -> Guards:
 def _source(table: TomlTable) -> Source:
     predicate = table.required("predicate", "name the predicate whose facts these are")
     paths = table.texts("path") or ()
-    given = _format(table, FORMATS, paths, is_told=False)
+    format_name = _format(table, FORMATS, paths, is_required=False)
     types = table.texts("types")
     columns = table.columns("columns")
     source = Source(
         predicate,
         paths,
-        given,
+        format_name,
         columns,
         None if types is None else tuple(_type(table, place, name) for place, name in enumerate(types)),
         table.text("filter"),
@@ -222,54 +222,54 @@ def _source(table: TomlTable) -> Source:
         version=table.count("version"),
         span=table.document.span((*table.path, "predicate")),
     )
-    if given in RDF:
-        table.refuse(("time",), f"cannot be used with {given}")
-    if given not in VERSIONED:
+    if format_name in RDF:
+        table.refuse(("time",), f"cannot be used with {format_name}")
+    if format_name not in VERSIONED:
         table.refuse(("version",), "is only for the formats delta and iceberg")
     elif len(paths) > 1:
-        table.wrong("path", f"names several tables: a source of {given} is one")
-    if given in VERSIONED:
-        table.refuse(("header", "delimiter", "quoting", "base"), f"cannot be used with {given}")
-    _check_place(table, given, bool(paths), source.query is not None)
+        table.wrong("path", f"names several tables: a source of {format_name} is one")
+    if format_name in VERSIONED:
+        table.refuse(("header", "delimiter", "quoting", "base"), f"cannot be used with {format_name}")
+    _check_place(table, format_name, bool(paths), source.query is not None)
     table.close()
     return source
 
 
-def _check_place(table: TomlTable, given: str | None, has_path: bool, has_query: bool = False) -> None:
-    """Note keys that are missing, or make no sense, to say where data is."""
-    if given == "jdbc":
+def _check_place(table: TomlTable, format_name: str | None, has_path: bool, has_query: bool = False) -> None:
+    """Add errors for missing or inapplicable keys of a location."""
+    if format_name == "jdbc":
         if "url" not in table:
             table.missing("url", 'such as url = "jdbc:postgresql://host/database"')
         if ("table" in table) == has_query:
             table.missing("table", "name a table or give a query, one of the two")
-    elif given == "table":
+    elif format_name == "table":
         if "table" not in table:
             table.missing("table", "name a table or view of Spark")
     else:
         table.refuse(("url", "driver", "query", "table", "options"), "is only for the formats jdbc and table")
         if not has_path and "path" not in table:
             table.missing("path", "name a file")
-    if given in ON_SPARK:
-        table.refuse(("path", "header", "delimiter", "quoting", "base"), f"cannot be used with {given}")
+    if format_name in ON_SPARK:
+        table.refuse(("path", "header", "delimiter", "quoting", "base"), f"cannot be used with {format_name}")
 
 
 def _format(
-    table: TomlTable, known: tuple[str, ...], paths: tuple[str, ...], is_told: bool = True
+    table: TomlTable, formats: tuple[str, ...], paths: tuple[str, ...], is_required: bool = True
 ) -> str | None:
     """Return the format, of the key or else of the first path's extension.
 
-    None if that has none, and files that are found there may have it.
+    None if that has none; then each file has the format of its extension.
     """
     if "format" in table:
-        given = table.choice("format", known, "")
-        if given in ("", *SPARK_FORMATS, *VERSIONED):
-            return given or None
-        return canonical_format(given, Path(paths[0]) if paths else None)
+        name = table.choice("format", formats, "")
+        if name in ("", *SPARK_FORMATS, *VERSIONED):
+            return name or None
+        return canonical_format(name, Path(paths[0]) if paths else None)
     table.text("format")
-    found = format_of(Path(paths[0])) if paths else None
-    if paths and found is None and is_told:
+    extension_format = format_of(Path(paths[0])) if paths else None
+    if paths and extension_format is None and is_required:
         table.wrong("path", f"has no extension that tells its format: `{paths[0]}`", "give a `format`")
-    return found
+    return extension_format
 
 
 def _type(table: TomlTable, place: int, name: str) -> ColumnType:
@@ -292,15 +292,15 @@ def _delimiter(table: TomlTable) -> str | None:
 def _sink(table: TomlTable) -> Sink:
     predicate = table.required("predicate", "name the predicate to write")
     path = table.text("path")
-    what = table.choice("what", (FACTS, CHANGES), FACTS)
-    given = _format(table, SINK_FORMATS, (path,) if path else ())
-    if what == CHANGES and given in RDF:
+    content = table.choice("what", (FACTS, CHANGES), FACTS)
+    format_name = _format(table, SINK_FORMATS, (path,) if path else ())
+    if content == CHANGES and format_name in RDF:
         table.wrong("format", "cannot be an RDF format for changes", "choose csv, jsonl or parquet")
     sink = Sink(
         predicate,
         path,
-        given,
-        what,
+        format_name,
+        content,
         table.text("terms") and table.choice("terms", ("plain", "exact"), "plain"),
         table.flag("header") is not False,
         table.text("table"),
@@ -309,7 +309,7 @@ def _sink(table: TomlTable) -> Sink:
         table.mapping("options"),
         table.document.span((*table.path, "predicate")),
     )
-    _check_place(table, given, bool(path))
+    _check_place(table, format_name, bool(path))
     table.close()
     return sink
 
@@ -328,7 +328,7 @@ def _engine(table: TomlTable | None) -> Engine:
         table.count("partitions", 1),
         table.text("master"),
         table.mapping("conf"),
-        table.choice("equality", tuple(treatments.TREATMENTS), treatments.DEFAULT),
+        table.choice("equality", treatments.NAMES, treatments.DEFAULT),
         table.choice("equal", SHOWN, EXPAND),
         table.flag("unique-names") is True,
         table.choice("temporal", PROCEDURES, PROCEDURES[0]),
@@ -342,16 +342,16 @@ def _engine(table: TomlTable | None) -> Engine:
 
 
 def _memory(table: TomlTable) -> int | None:
-    """Return how many bytes a state may take."""
+    """Return the limit on the bytes of the state."""
     text = table.text("max-memory")
-    found = None if text is None else re.fullmatch(r"(\d+(?:\.\d+)?) ?(MB|GB)", text.strip())
-    if text is not None and found is None:
+    size = None if text is None else re.fullmatch(r"(\d+(?:\.\d+)?) ?(MB|GB)", text.strip())
+    if text is not None and size is None:
         table.wrong("max-memory", f"is not a size: `{text}`", 'write "500 MB" or "4 GB"')
-    return None if found is None else int(float(found[1]) * {"MB": 10**6, "GB": 10**9}[found[2]])
+    return None if size is None else int(float(size[1]) * {"MB": 10**6, "GB": 10**9}[size[2]])
 
 
 def _time(table: TomlTable) -> tuple[str, ...]:
-    """Return what columns behind the arguments say of when a fact holds."""
+    """Return the kinds of the time columns after the arguments."""
     names = table.texts("time") or ()
     if len(names) not in (0, 1, 2, 4):
         table.wrong("time", "does not name the time columns", TIME_HELP)
@@ -359,10 +359,10 @@ def _time(table: TomlTable) -> tuple[str, ...]:
 
 
 def _horizon(table: TomlTable) -> str | None:
-    """Return from when to when facts are derived, as text."""
+    """Return the interval in which facts are derived, as text."""
     text = table.text("horizon")
     try:
-        Engine(horizon=text).time_settings  # noqa: B018 - it is read to see whether it can be
+        Engine(horizon=text).time_settings  # noqa: B018 - raises if it cannot be parsed
         return text
     except ValueError as fault:
         table.wrong("horizon", f"is not an interval: {fault}", 'write it like "0,100"')
@@ -370,9 +370,9 @@ def _horizon(table: TomlTable) -> str | None:
 
 
 def _maintainer(table: TomlTable) -> str:
-    name = table.text("maintainer", registry.DEFAULT) or registry.DEFAULT
+    name = table.text("maintainer", maintenance.DEFAULT) or maintenance.DEFAULT
     try:
-        registry.check_names(name, "none")
+        maintenance.check_names(name, "none")
     except ProgramError as error:
         fault = error.diagnostics[0]
         table.wrong("maintainer", f"cannot be `{name}`", fault.help)
@@ -385,19 +385,19 @@ def _streams(root: TomlTable) -> tuple[Stream, ...]:
         table = root.table("stream")
         return (_stream(table),) if table is not None else ()
     tables = root.tables("stream")
-    for table in tables[1:]:  # settings of the query are given once
+    for table in tables[1:]:  # settings of the query are set once
         table.refuse(("trigger", "marking", "checkpoint"), "applies to all streams: set it in the first one")
     return tuple(map(_stream, tables))
 
 
 def _stream(table: TomlTable) -> Stream:
-    given = table.choice("format", STREAM_FORMATS, "csv")
+    format_name = table.choice("format", STREAM_FORMATS, "csv")
     options = table.mapping("options")
     is_feed = options.get("readChangeFeed", "").lower() == "true"
     files, size = table.count("files-per-batch", 1), table.count("bytes-per-batch", 1)
     stream = Stream(
         table.text("path"),
-        given,
+        format_name,
         table.text("predicate"),
         table.text("op") or (CHANGE_TYPE if is_feed else "op"),
         table.text("order") or (COMMIT_VERSION if is_feed else None),
@@ -418,7 +418,7 @@ def _stream(table: TomlTable) -> Stream:
         options,
         table.document.span((*table.path, "path" if "path" in table else "format")),
     )
-    if given == "changes":
+    if format_name == "changes":
         keys = ("predicate", "op", "order", "time", "append", "value", "event-time", "delay", "idle")
         table.refuse(keys, "cannot be used with change scripts")
     elif stream.predicate is None and "predicate" not in table:
@@ -429,13 +429,13 @@ def _stream(table: TomlTable) -> Stream:
 
 
 def _check_stream(table: TomlTable, stream: Stream) -> None:
-    """Note keys of a stream that are missing, or do not go together."""
-    given = stream.format
-    if given in (*FILE_STREAMS, "changes"):
+    """Add errors for keys of a stream that are missing, or cannot be combined."""
+    format_name = stream.format
+    if format_name in (*FILE_STREAMS, "changes"):
         if "path" not in table:
             table.missing("path", "name the folder where files arrive")
-        table.refuse(("table", "value", "records-per-batch"), f"cannot be used with {given}")
-    elif given == "kafka":
+        table.refuse(("table", "value", "records-per-batch"), f"cannot be used with {format_name}")
+    elif format_name == "kafka":
         table.refuse(("path", "table", "files-per-batch", "bytes-per-batch"), "cannot be used with kafka")
         if stream.value is None and "value" not in table:
             table.missing("value", 'set the format of messages: value = "json" or "csv"')
@@ -443,10 +443,10 @@ def _check_stream(table: TomlTable, stream: Stream) -> None:
             help = '[stream.options] with "kafka.bootstrap.servers" and "subscribe"'
             table.missing("options", f"name the servers and the topic: {help}")
     else:
-        table.refuse(("value", "records-per-batch"), f"cannot be used with {given}")
-        if ("path" in table) == ("table" in table) or (given == "table" and "path" in table):
+        table.refuse(("value", "records-per-batch"), f"cannot be used with {format_name}")
+        if ("path" in table) == ("table" in table) or (format_name == "table" and "path" in table):
             table.missing(
-                "table", "name a table" if given == "table" else "name a table or a path, one of them"
+                "table", "name a table" if format_name == "table" else "name a table or a path, one of them"
             )
     if stream.files_per_batch is not None and stream.bytes_per_batch is not None:
         table.wrong("bytes-per-batch", "cannot be combined with `files-per-batch`", "Spark takes one of them")
@@ -457,7 +457,7 @@ def _check_stream(table: TomlTable, stream: Stream) -> None:
 
 
 def _duration(table: TomlTable, key: str) -> float | None:
-    """Return a duration in seconds; a number is one, too."""
+    """Return a duration in seconds; it may be a number."""
     text = table.text(key)
     try:
         return None if text is None else read_duration(text).total_seconds()

@@ -1,7 +1,7 @@
 """One run of a job: read the inputs, derive or maintain, check the guards, publish.
 
-`run_job` is the sequence of these steps. The first run derives everything. A later one finds out which
-inputs, and which rules, differ from those of the last published version, and applies that to the state of
+`run_job` is the sequence of these steps. The first run derives everything. A later one determines which
+inputs and rules differ from those of the last published version, and applies the difference to the state of
 this version instead of deriving everything again. Mutates the published folder.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from time import perf_counter
@@ -65,6 +65,7 @@ from tidelog.reasoner.delta import Delta, counts
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.storing import StoredReasoner
 from tidelog.reasoner.transaction import Change
+from tidelog.records import dataclass
 from tidelog.rewrite.dropped_rows import aside_of, public_name, published_as, tables_of
 from tidelog.temporal.timed_relation import TimedRelation
 
@@ -77,9 +78,9 @@ Inputs = TypeVar("Inputs")
 
 @dataclass(frozen=True)
 class Run:
-    """What a run did: the version that is current now, and whether the run published it.
+    """The result of a run: the current version, and whether the run published it.
 
-    `findings` are guards and expectations that do not hold and that only warn.
+    `findings` are violated guards and expectations that only warn.
     """
 
     version: Manifest
@@ -105,18 +106,18 @@ class RunInputs(Protocol):
         """Replace the explicit facts of predicates, in a transaction, by what their inputs contain."""
 
     def newest(self, key: str) -> int | None:
-        """Return when the newest file of an input was written, in nanoseconds, if that is known."""
+        """Return the time of the newest file of an input, in nanoseconds, if it is known."""
 
 
 @dataclass(frozen=True)
 class _JobRun:
-    """What the steps of a run share."""
+    """The context of all steps of a run."""
 
     version: NewVersion
     program: Program
     guards: RunGuards
     full: bool
-    refreshed: Collection[str]  # predicates that are derived again, in any case
+    refreshed: Collection[str]  # predicates to derive again
 
     @property
     def job(self) -> Job:
@@ -129,13 +130,13 @@ class _JobRun:
         return replace(self.program, facts=(), imports=())
 
     def open_inputs(self, reader: Callable[..., Inputs]) -> Inputs:
-        """Return the inputs, which a reader of this process or of Spark reads."""
+        """Open the inputs by a reader of this process or of Spark."""
         job, number = self.job, self.version.number
         return reader(job.settings, job.store, self.program, lambda: job.session, job.reached, number)
 
 
 def run_job(job: Job, full: bool, refresh: Iterable[str]) -> Run:
-    """Publish what follows from the inputs as they are now; see `Job.run`.
+    """Publish a version for the current inputs; see `Job.run`.
 
     The steps: read the settings, lock the folder, and either continue from the last version (read the inputs
     that changed, maintain its state) or derive everything. Both check the guards before they publish.
@@ -169,27 +170,27 @@ def _read_settings(
 
 
 def _find_refreshed(names: Iterable[str], program: Program) -> set[str]:
-    """Return the predicates of these names, with the rows that are left out of them."""
-    found: set[str] = set()
+    """Return the predicates of these names, with those of their dropped rows."""
+    predicates: set[str] = set()
     faults: list[Diagnostic] = []
     for name in names:
         try:
-            known = find_named(name, program).name
+            predicate = find_named(name, program).name
         except DataError as error:
             faults += error.diagnostics
             continue
-        aside = aside_of(known, program)
-        found |= {published_as(known, program).name, *(() if aside is None else (aside.name,))}
+        aside = aside_of(predicate, program)
+        predicates |= {published_as(predicate, program).name, *(() if aside is None else (aside.name,))}
     if faults:
         raise DataError(faults)
-    return found
+    return predicates
 
 
 # ---- Continuing from the last version.
 
 
 def _continue_from(before: Manifest, run: _JobRun) -> Manifest | None:
-    """Publish what has changed since the last version; return None if everything must be derived again.
+    """Publish the changes since the last version; return None if everything must be derived again.
 
     If nothing has changed, that version stays current.
     """
@@ -223,7 +224,7 @@ def _has_changed(before: Manifest, run: _JobRun, inputs: RunInputs) -> bool:
 def _open_state(before: Manifest, run: _JobRun) -> StoredReasoner | None:
     """Return the reasoner of a version; report why everything is derived again if it cannot be changed.
 
-    What is refreshed has been derived again, and is the same.
+    Refreshed predicates have been derived again with the same result.
     """
     job, program = run.job, run.program
     then = published_program(before.origin, program)
@@ -257,14 +258,14 @@ def _reason_after_refresh(job: Job, reasoner: StoredReasoner, refreshed: Collect
     limits = {"modules": engine.modules, "timeout": engine.timeout, "max_facts": engine.max_facts}
     different = differing(reasoner, names, {**limits, "threads": engine.threads})
     if different:
-        shown = ", ".join(f"`{program.predicates[name].written}`" for name in different)
-        return f"the state has other facts of {shown} than its inputs derive"
+        names_written = ", ".join(f"`{program.predicates[name].written}`" for name in different)
+        return f"the state has other facts of {names_written} than its inputs derive"
     job.reached("recomputed", ", ".join(program.predicates[name].written for name in names))
     return None
 
 
 def _maintain(before: Manifest, run: _JobRun, reasoner: StoredReasoner, inputs: RunInputs) -> Manifest | None:
-    """Publish the difference that inputs and rules make; return None if everything must be derived again."""
+    """Publish the effects of changed inputs and rules; return None if everything must be derived again."""
     job, version, program, refreshed = run.job, run.version, run.program, run.refreshed
     has_new_rules = hash_of(program) != before.origin.job
     change = _read_changes(before, run, reasoner, inputs, has_new_rules)
@@ -274,7 +275,7 @@ def _maintain(before: Manifest, run: _JobRun, reasoner: StoredReasoner, inputs: 
     has_news = has_new_rules or differs(inputs.inputs, before.inputs)
 
     def check_guards(delta: Delta) -> None:
-        # Before the transaction is committed to the state: what fails is not published later, either.
+        # Before the transaction is committed to the state, so that a failure is never published.
         try:
             run.guards.check(inputs, before, ReasonerRows(reasoner, change.program))
         except GuardFailed as error:
@@ -282,7 +283,7 @@ def _maintain(before: Manifest, run: _JobRun, reasoner: StoredReasoner, inputs: 
             version.set_aside(contents, after, contents.changes_of(delta.net), origin, error)
             raise
         if not delta and not has_news and not change.times and not refreshed:
-            change.batch = None  # the state stays that of the version
+            change.batch = None  # the state stays at the version
 
     change.publish = check_guards
     try:
@@ -294,7 +295,7 @@ def _maintain(before: Manifest, run: _JobRun, reasoner: StoredReasoner, inputs: 
     if change.batch is None:
         job.state.settle()
         return before
-    changes = {**changes, **dict.fromkeys(refreshed)}  # their tables are compared, whatever has changed
+    changes = {**changes, **dict.fromkeys(refreshed)}  # their tables are always compared
     return version.publish(reasoner, after, changes, origin)
 
 
@@ -318,21 +319,20 @@ def _read_changes(
 
 
 def _derive(run: _JobRun) -> Manifest:
-    """Publish what follows from all inputs, derived in this process."""
+    """Derive everything from all inputs in this process, and publish it."""
     job, version, program = run.job, run.version, run.bare_program
     job.resident.discard()
     before, state, inputs = version.before, job.state, run.open_inputs(InputReader)
-    if before is not None:  # it will be about as much again
+    if before is not None:  # the new version will have a similar size
         sizes = [(table.rows, len(table.schema)) for table in before.tables.values()]
         state.check_memory(sizes, f"version {before.version}")
     reasoner = state.begin(version.number, program)
     try:
         inputs.feed(reasoner, before, run.full)
         check_rejects(inputs.inputs, job.settings, job.store.path)
-        given = [
-            (reasoner.engine.storage.size(each.name), each.arity) for each in program.predicates.values()
-        ]
-        state.check_memory(given, "what is given")
+        storage = reasoner.engine.storage
+        sizes = [(storage.size(predicate.name), predicate.arity) for predicate in program.predicates.values()]
+        state.check_memory(sizes, "what is given")
         reasoner.materialise()
         totals = reasoner.statistics
         job.reached("derived", f"{counted(totals.derived, 'fact')} from {totals.loaded:,}")
@@ -357,7 +357,7 @@ def _derive(run: _JobRun) -> Manifest:
 
 
 def _derive_in_tasks(run: _JobRun) -> Manifest:
-    """Publish what follows from all inputs, derived in tasks of Spark, which write the tables."""
+    """Derive everything from all inputs in tasks of Spark, which write the tables, and publish it."""
     from tidelog.pipeline.spark_run import SparkInputReader, derive_on_spark, with_types_of
     from tidelog.spark.stages import types_in
 
@@ -365,21 +365,21 @@ def _derive_in_tasks(run: _JobRun) -> Manifest:
     job.resident.discard()
     before, state, inputs = version.before, job.state, run.open_inputs(SparkInputReader)
     engine = job.settings.engine
-    given = inputs.given(engine.settings_of_tasks, before, run.full)
+    bound = inputs.bind(engine.settings_of_tasks, before, run.full)
     frames = inputs.frames
-    choice = given.choose(frames, engine.partitions, None)
+    choice = bound.choose(frames, engine.partitions, None)
     job.reached("deriving", f"by {choice.strategy}: {choice.reason}")
     written = derive_on_spark(
-        given, frames, choice, version.publication, job.store.published, state, job.session
+        bound, frames, choice, version.publication, job.store.published, state, job.session
     )
     inputs.note()
     check_rejects(inputs.inputs, job.settings, job.store.path)
     heads = run.program.derived
-    tables = {name for name, each in tables_of(run.program).items() if public_name(each.name) in heads}
+    tables = {name for name, of in tables_of(run.program).items() if public_name(of.name) in heads}
     derived = sum(rows for name, rows in written.rows.items() if name in tables)
     batch = before.batch if before else None
     origin = version.origin("full", run.bare_program, hash_of(run.program), inputs.inputs, batch)
-    origin = with_types_of(written.derived, origin).with_types(types_in(given.inputs.values())[0])
+    origin = with_types_of(written.derived, origin).with_types(types_in(bound.inputs.values())[0])
     job.reached("derived", counted(derived, "fact"))
     try:
         run.guards.check(inputs, before, TableRows(written.rows, written.head))
@@ -392,12 +392,12 @@ def _derive_in_tasks(run: _JobRun) -> Manifest:
     return manifest
 
 
-# ---- Making a version: the lock, what a process left behind, commit, publish, sinks.
+# ---- A new version: the lock, recovery after a killed process, commit, publish, sinks.
 
 
 @dataclass(frozen=True)
 class NewVersion:
-    """A version that is being made, while no other process can publish."""
+    """A version that is being written, while no other process can publish."""
 
     job: Job
     publication: Publication
@@ -422,7 +422,7 @@ class NewVersion:
         inputs: Mapping[str, InputRecord],
         batch: MicroBatch | None,
     ) -> VersionOrigin:
-        """Return why the version is published, and where its facts came from."""
+        """Return the reason for the version, and the origin of its facts."""
         engine = self.job.settings.engine
         return VersionOrigin(
             reason,
@@ -436,15 +436,15 @@ class NewVersion:
         )
 
     def commit(self, reasoner: StoredReasoner, change: Change, origin: VersionOrigin) -> TableChanges:
-        """Commit a transaction to the state, and return what it changes in tables."""
+        """Commit a transaction to the state, and return the changes of tables."""
         if change.times.advance is not None:
             raise no_advance()
-        also = change.publish
+        check_guards = change.publish
 
         def check(delta: Delta) -> None:
             check_values(reasoner, change, delta)
-            if also is not None:
-                also(delta)
+            if check_guards is not None:
+                check_guards(delta)
 
         change.publish = check
         self.job.state.expect(self.number, origin)
@@ -460,12 +460,12 @@ class NewVersion:
     def publish(
         self, reasoner: StoredReasoner, program: Program, changes: TableChanges, origin: VersionOrigin
     ) -> Manifest:
-        """Write the tables that change, and make the version the current one."""
+        """Write the changed tables, and make the version the current one."""
         contents = self.job.resident.contents(reasoner)
-        return self.switch(self._written(contents, program, changes, origin))
+        return self.switch(self._write_tables(contents, program, changes, origin))
 
     def switch(self, origin: VersionOrigin) -> Manifest:
-        """Make the version, whose tables are written, the current one; write sinks, notify subscribers."""
+        """Make the version with the written tables the current one; write sinks, notify subscribers."""
         manifest = Manifest.of(self.publication.commit(origin.to_json(), reason=origin.reason))
         self.job.state.settle()
         _write_sinks(self.job, manifest)
@@ -480,34 +480,34 @@ class NewVersion:
         origin: VersionOrigin,
         error: GuardFailed,
     ) -> None:
-        """Keep what would have been published, for inspection."""
+        """Keep the version that is not published as `failed`, for inspection."""
         try:
-            origin = self._written(contents, program, changes, origin)
-        except DataError as fault:  # the guard's failure is reported, whatever a table cannot hold
+            origin = self._write_tables(contents, program, changes, origin)
+        except DataError as fault:  # only report the guard's failure
             self.job.reached("not set aside", str(fault))
             return
         self.keep_failed(origin, error)
 
     def keep_failed(self, origin: VersionOrigin, error: GuardFailed) -> None:
         """Keep the tables that have been written as the version `failed`."""
-        failures = [each.message for each in error.diagnostics]
+        failures = [fault.message for fault in error.diagnostics]
         self.publication.set_aside({**origin.to_json(), "failures": failures}, reason=origin.reason)
-        shown = self.job.store.shown
-        self.job.reached("set aside", f"as `failed`: inspect it with `tidelog diff {shown} failed`")
+        label = self.job.store.shown
+        self.job.reached("set aside", f"as `failed`: inspect it with `tidelog diff {label} failed`")
 
-    def _written(
+    def _write_tables(
         self, contents: PublishedContents, program: Program, changes: TableChanges, origin: VersionOrigin
     ) -> VersionOrigin:
-        """Write the tables that change, and return the origin with what is known of all tables."""
+        """Write the changed tables, and return the origin with the layouts of all tables."""
         published = self.job.store.published
         return publish_facts(self.publication, published, self.before, program, contents, changes, origin)
 
 
 @contextmanager
 def new_version(job: Job, full: bool = False) -> Iterator[NewVersion]:
-    """Return a version to be written, in a block in which no other process publishes.
+    """Yield a version to write, while no other process can publish.
 
-    `full` says that everything will be derived again, whatever the state has.
+    With `full`, everything will be derived again, so that the state is not needed.
     """
     _publish_unfinished(job, full)
     with job.store.published.writing(on_step=job.reached) as publication:
@@ -527,9 +527,9 @@ def new_version(job: Job, full: bool = False) -> Iterator[NewVersion]:
 
 
 def _publish_unfinished(job: Job, full: bool) -> None:
-    """Publish what a process has committed to the state that ended before it was published.
+    """Publish a transaction that a killed process had committed to the state.
 
-    A run that derives everything needs nothing of it: it is deleted with the state.
+    A run that derives everything does not need it, and deletes it with the state.
     """
     state = job.state
     if not state.is_expecting:
@@ -540,7 +540,7 @@ def _publish_unfinished(job: Job, full: bool) -> None:
         before = version.before
         origin = None if full else state.expected(version.number)
         if origin is None and before is not None and before.reason == "rollback":
-            state.discard()  # it may be ahead, by a number that the rollback has
+            state.discard()  # it may be ahead, with the number of the rollback
         if before is not None and origin is not None:
             try:
                 reasoner = state.open(before.version)
@@ -556,7 +556,7 @@ def _publish_unfinished(job: Job, full: bool) -> None:
 def _publish_expected(
     version: NewVersion, before: Manifest, reasoner: StoredReasoner, origin: VersionOrigin
 ) -> None:
-    """Publish what a state has that is one version ahead, and close it."""
+    """Publish the state if it is one version ahead, and close it."""
     try:
         if StateStore.number_of(reasoner) == version.number:
             restore_types(reasoner, before, unpublished=True)
@@ -572,26 +572,26 @@ def _write_sinks(job: Job, version: Manifest) -> None:
         job.reached("sinks written", ", ".join(sink.shown for sink in job.settings.sinks))
 
 
-# ---- The guards of a run: what is measured for them, and the check before anything is published.
+# ---- The guards of a run: their measures, and the check before anything is published.
 
-_IMPORTED: Final = GuardLimits(allow_empty=True)  # only a [[source]] can say what it allows
+_IMPORTED: Final = GuardLimits(allow_empty=True)  # only a [[source]] can have `allow-empty`
 
 
 class CandidateRows(Protocol):
-    """The facts that a version is to have."""
+    """The facts of a version to be published."""
 
     def count(self, predicate: Predicate) -> int:
         """Return how many facts a predicate has."""
 
     def violations(self, predicate: Predicate) -> Violations:
-        """Return how many facts a predicate has, and some of them."""
+        """Return the number of facts of a predicate, and samples."""
 
 
 @dataclass(frozen=True)
 class ReasonerRows:
-    """The facts of a reasoner, of which everything has been derived, perhaps in a transaction that is open.
+    """The facts of a reasoner in which everything has been derived, perhaps in an open transaction.
 
-    `program` is that of the reasoner, or what the transaction makes of it.
+    `program` is that of the reasoner, or of the transaction.
     """
 
     reasoner: Reasoner
@@ -616,26 +616,26 @@ class ReasonerRows:
         return len(self._relation(predicate))
 
     def violations(self, predicate: Predicate) -> Violations:
-        """Return how many facts a predicate has, and some of them."""
+        """Return the number of facts of a predicate, and samples."""
         relation = self._relation(predicate)
-        some = relation.head(MOST_SAMPLES)
-        rows = some if isinstance(some, TimedRelation) else some.to_texts().rows()
+        sample = relation.head(MOST_SAMPLES)
+        rows = sample if isinstance(sample, TimedRelation) else sample.to_texts().rows()
         return Violations(len(relation), relation.columns, tuple(tuple(map(str, row)) for row in rows))
 
 
 @dataclass(frozen=True)
 class TableRows:
-    """The rows of tables: those of a published version, or those that tasks have written for one."""
+    """The rows of tables: of a published version, or written by tasks for one."""
 
     counts: Mapping[str, int]
-    read: Callable[[str], Any]  # gives a table, or its first rows
+    read: Callable[[str], Any]  # returns a table, or its first rows
 
     def count(self, predicate: Predicate) -> int:
         """Return how many rows the table of a predicate has."""
         return self.counts.get(predicate.written, 0)
 
     def violations(self, predicate: Predicate) -> Violations:
-        """Return how many rows the table of a predicate has, and some of them."""
+        """Return the number of rows of the table of a predicate, and samples."""
         count = self.count(predicate)
         if not count:
             return Violations(0, predicate.names)
@@ -645,7 +645,7 @@ class TableRows:
 
 
 class RunGuards:
-    """The guards of one run, and what they have found. Mutable."""
+    """The guards of one run, and their findings. Mutable."""
 
     def __init__(self, settings: Settings, program: Program) -> None:
         self.settings = settings
@@ -655,15 +655,15 @@ class RunGuards:
         self.findings: tuple[GuardFinding, ...] = ()
         self._limits = {key_of(source, program): source.limits for source in settings.sources}
 
-    def check(self, read: RunInputs, before: Manifest | None, rows: CandidateRows) -> None:
-        """Check what a run would publish; raise `GuardFailed` if it must not be published."""
-        names = source_names(read.inputs)
+    def check(self, inputs: RunInputs, before: Manifest | None, rows: CandidateRows) -> None:
+        """Check a version before it is published; raise `GuardFailed` if it must not be."""
+        names = source_names(inputs.inputs)
         limits = {name: self._limits.get(key, _IMPORTED) for key, name in names.items()}
         self.guards = replace(self.guards, sources=limits)
         measures = Measures(
-            tuple(self._source(name, key, read) for key, name in names.items()),
+            tuple(self._source(name, key, inputs) for key, name in names.items()),
             self._counts(rows),
-            {one.predicate: rows.violations(self._predicate(one.predicate)) for one in self._expectations},
+            {item.predicate: rows.violations(self._predicate(item.predicate)) for item in self._expectations},
             datetime.now(UTC),
             {name: rows.count(aside) for name in self._counted() if (aside := aside_of(name, self.program))},
         )
@@ -680,21 +680,21 @@ class RunGuards:
 
     def _counted(self) -> list[str]:
         """Return the predicates whose rows are counted."""
-        of = [one.of for one in self._expectations if one.of is not None]
+        of = [expectation.of for expectation in self._expectations if expectation.of is not None]
         return list(dict.fromkeys((*self.guards.predicates, *of)))
 
     def _counts(self, rows: CandidateRows) -> dict[str, int]:
         return {name: rows.count(self._predicate(name)) for name in self._counted()}
 
-    def _source(self, name: str, key: str, read: RunInputs) -> SourceMeasure:
+    def _source(self, name: str, key: str, inputs: RunInputs) -> SourceMeasure:
         has_limit = self._limits.get(key, _IMPORTED).max_age is not None
-        newest = read.newest(key) if has_limit else None
-        return source_measure(name, read.inputs[key], newest)
+        newest = inputs.newest(key) if has_limit else None
+        return source_measure(name, inputs.inputs[key], newest)
 
     def _previous(self, before: Manifest) -> Measures:
         names = source_names(before.inputs)
-        written = {name: self._predicate(name).written for name in self._counted()}
+        tables = {name: self._predicate(name).written for name in self._counted()}
         return Measures(
             tuple(source_measure(name, before.inputs[key]) for key, name in names.items()),
-            {name: before.tables[table].rows for name, table in written.items() if table in before.tables},
+            {name: before.tables[table].rows for name, table in tables.items() if table in before.tables},
         )

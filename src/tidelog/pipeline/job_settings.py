@@ -6,12 +6,12 @@ import errno
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from tidelog.equality import rewriting as treatments
+from tidelog import equality as treatments
 from tidelog.equality.listing import EXPAND
 from tidelog.errors import DataError, Diagnostic, Span, Stopped, TidelogError, codes, suggest
 from tidelog.errors.codes import NO_JAVA, NO_PYSPARK, SESSION_NOT_STARTED
@@ -22,6 +22,7 @@ from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.intervals import read_interval
 from tidelog.logic.program import OPEN, Program, Sandbox
 from tidelog.pipeline.guards import NO_LIMITS, GuardLimits, Guards, read_duration
+from tidelog.records import dataclass
 from tidelog.spark.session import SessionSettings, load_pyspark
 from tidelog.spark.strategies import SETTINGS
 from tidelog.temporal.interval_fixpoint import PROCEDURES
@@ -52,7 +53,7 @@ EXIT_CODES: Final = {
     INTERRUPTED: "stopped by Ctrl-C",
 }
 
-# Errors of the program and of the data keep their own codes on Spark, so that these are none of them.
+# Errors of the program and of the data keep their own codes on Spark, and are not among these.
 TEMPORARY_CODES: Final = frozenset({codes.JOB_LOCKED, codes.FAILED, codes.LOST, codes.EXCHANGE_FAILED})
 _TEMPORARY_NUMBERS: Final = frozenset(
     {
@@ -74,14 +75,14 @@ _TEMPORARY_NUMBERS: Final = frozenset(
 
 
 def is_temporary(error: BaseException) -> bool:
-    """Return whether the same run may succeed if it is tried again.
+    """Return whether a retry of the same run may succeed.
 
     An error of tidelog that was raised because of a temporary one of the system is temporary, too.
     """
     if isinstance(error, Stopped):
         return False
     if isinstance(error, TidelogError):
-        if error.diagnostics and all(one.code in TEMPORARY_CODES for one in error.diagnostics):
+        if error.diagnostics and all(fault.code in TEMPORARY_CODES for fault in error.diagnostics):
             return True
         return isinstance(error.__cause__, OSError) and is_temporary(error.__cause__)
     if isinstance(error, TimeoutError | ConnectionError):
@@ -100,7 +101,7 @@ def exit_code(error: BaseException) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often a run is tried, and how long to wait before each further attempt: twice as long each time."""
+    """The number of attempts, and the wait before each further one, which doubles each time."""
 
     attempts: int = 1
     wait: timedelta = timedelta(seconds=10)
@@ -120,7 +121,7 @@ class Retry:
 
 
 def read_retry(table: TomlTable | None) -> Retry:
-    """Return the `[retry]` of a job file; faults are noted in its document."""
+    """Return the `[retry]` of a job file; errors are added to its document."""
     if table is None:
         return Retry()
     attempts = table.count("attempts", least=1)
@@ -145,7 +146,7 @@ def attempt(
     notify: Callable[[int, float, Exception], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> T:
-    """Return what a run returns; try again after temporary errors, as often as the policy allows.
+    """Run, and retry after temporary errors, as often as the policy allows; return the result.
 
     `run` gets the number of the attempt, the first being 1. Before it waits, it calls `notify` with the
     number of the attempt that failed, the seconds to wait, and the error. The last error is raised.
@@ -163,7 +164,7 @@ def attempt(
         number += 1
 
 
-# ---- A job as a job file or Python describes it.
+# ---- The settings of a job, from a job file or Python.
 
 FACTS, CHANGES = "facts", "changes"
 ENGINES = ("spark", "columnar")
@@ -173,21 +174,21 @@ STATE_HELP = 'name a folder on a disk of this machine: state = "state" in [engin
 
 @dataclass(frozen=True)
 class Source(Described):
-    """A source of a job: with what is done about rows that cannot be read, and what a run has to satisfy."""
+    """A source of a job, with the treatment of rows that cannot be read, and its guards."""
 
     on_error: str = "reject"
-    limits: GuardLimits = field(default=NO_LIMITS, repr=False)  # no part of how it is read
+    limits: GuardLimits = field(default=NO_LIMITS, repr=False)  # not part of how it is read
 
 
 @dataclass(frozen=True)
 class Sink:
-    """Where the facts of a predicate are written, or the changes of it."""
+    """Where the facts of a predicate, or its changes, are written."""
 
     predicate: str
     path: str | None = None
     format: str | None = None
     what: str = FACTS
-    terms: str | None = None  # `plain`, `exact`, or as values are read again
+    terms: str | None = None  # `plain` or `exact`; None: so that values are read back
     header: bool = True
     table: str | None = None
     url: str | None = None
@@ -202,13 +203,13 @@ class Sink:
 
     @property
     def shown(self) -> str:
-        """How messages call it."""
+        """Its name in messages."""
         return self.path or self.table or self.url or ""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """What reads and reasons: Spark, or this process alone."""
+    """The engine that reads and reasons: Spark, or this process."""
 
     name: str = DEFAULT_ENGINE
     maintainer: str = "auto"
@@ -216,8 +217,8 @@ class Engine:
     threads: int | None = None
     timeout: float | None = None
     max_facts: int | None = None
-    max_memory: int | None = None  # bytes that a state may take in this process; else most of what is left
-    partitions: int | None = None  # tasks that derive together; by default as many as the facts need
+    max_memory: int | None = None  # bytes for the state in this process; None: most of the available memory
+    partitions: int | None = None  # tasks that derive; None: as many as the facts need
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     equality: str = treatments.DEFAULT
@@ -225,7 +226,7 @@ class Engine:
     unique_names: bool = False
     temporal: str = PROCEDURES[0]
     horizon: str | None = None
-    state: str | None = None  # the local folder of the state, for tables that are published at an address
+    state: str | None = None  # the local folder of the state, if tables are published at an address
 
     @property
     def time_settings(self) -> TimeSettings:
@@ -249,19 +250,19 @@ class Engine:
         }
 
     def treatment_in(self, program: Program) -> str | None:
-        """Return what else tables depend on: how equality is treated and shown, the horizon of time."""
+        """Return further settings that tables depend on: the treatment of equality, the horizon of time."""
         if program.timed:
             horizon = self.time_settings.horizon
             return None if horizon is None else f"horizon {horizon}"
         if not has_equality(program.predicates):
             return None
-        shown = f", {self.equal}" if self.equality == treatments.DEFAULT else ""
-        return f"{self.equality}{shown}{', unique names' if self.unique_names else ''}"
+        listing = f", {self.equal}" if self.equality == treatments.DEFAULT else ""
+        return f"{self.equality}{listing}{', unique names' if self.unique_names else ''}"
 
 
 @dataclass(frozen=True)
 class Stream:
-    """Records that come: files of a folder, messages, rows of a table, or a streaming DataFrame.
+    """A stream of records: files of a folder, messages, rows of a table, or a streaming DataFrame.
 
     With `append` records have no operation: all are inserted. `delay` and `idle` are in seconds.
     """
@@ -278,7 +279,7 @@ class Stream:
     checkpoint: str | None = None
     time: str | tuple[str, ...] = ()
     table: str | None = None
-    value: str | None = None  # how messages are written: json or csv
+    value: str | None = None  # the format of messages: json or csv
     append: bool = False
     event_time: str | None = None
     delay: float = 0.0
@@ -290,18 +291,18 @@ class Stream:
 
     @property
     def times(self) -> tuple[str, ...]:
-        """The columns of the records that say when a fact holds."""
+        """The columns of times of the records."""
         return (self.time,) if isinstance(self.time, str) else tuple(self.time)
 
     @property
     def shown(self) -> str:
-        """How messages call it."""
+        """Its name in messages."""
         return self.path or self.table or f"<{self.format}>"
 
 
 @dataclass(frozen=True, slots=True)
 class OpenLineageSettings:
-    """Where OpenLineage events go."""
+    """Where OpenLineage events are sent."""
 
     namespace: str = "tidelog"
     file: str | None = None
@@ -313,7 +314,7 @@ class OpenLineageSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """A whole job. Relative paths lie in `folder`."""
+    """All settings of a job. Relative paths are below `folder`."""
 
     publish: str
     program: str | Program | None = None
@@ -326,7 +327,7 @@ class Settings:
     folder: Path = Path()
     sandbox: Sandbox = OPEN  # what the program may read and write
     format: str | None = None  # of published tables: delta, iceberg or parquet; by default that of the folder
-    guards: Guards = field(default_factory=Guards)  # but for those of sources, which these have
+    guards: Guards = field(default_factory=Guards)  # except those in sources
     report: str | None = None  # the folder of reports
     openlineage: OpenLineageSettings | None = None
     retry: Retry = field(default_factory=Retry)
@@ -338,7 +339,7 @@ class Settings:
         return self.folder / path.removeprefix("file://")
 
     def address(self, path: str) -> str:
-        """Return the address of something in an object store, or else its path."""
+        """Return a remote address unchanged, or else resolve a path."""
         return path if is_remote(path) else str(self.resolve(path))
 
     @property
@@ -354,7 +355,7 @@ class Settings:
 
     @property
     def needs_spark(self) -> bool:
-        """Whether something about the job needs Spark."""
+        """Whether the engine, a source or a sink of the job needs Spark."""
         engine = self.engine
         kinds = {item.kind for item in self.sources} | {item.kind for item in self.sinks}
         return engine.name == "spark" or not kinds <= {"file", "versioned"}
@@ -369,7 +370,7 @@ def is_remote(path: str) -> bool:
     return "://" in path.removeprefix("file://")
 
 
-# ---- The session of Spark that a job runs in. No pyspark is imported before it is needed.
+# ---- The session of Spark of a job. pyspark is only imported when it is needed.
 
 WITHOUT_SPARK = (
     'or run the job without Spark: name = "columnar" in the [engine] of its file, or --engine columnar'
@@ -378,58 +379,58 @@ WITHOUT_SPARK = (
 
 def check_pyspark(engine: Engine) -> None:
     """Raise `TidelogError` if pyspark is not installed. Nothing is started."""
-    with _naming_the_other_engine(engine):
+    with _suggesting_other_engine(engine):
         load_pyspark()
 
 
 def start_session(engine: Engine, session: Any = None) -> Any:
-    """Return the given session, the one that runs already, or a new one.
+    """Return the given session, the active one, or a new one.
 
-    Raises `TidelogError` if there is no pyspark, no Java, or no session that fits the job: no other engine
-    takes over.
+    Raises `TidelogError` if there is no pyspark, no Java, or no session that fits the job: there is no
+    fallback to the other engine.
     """
     for key in engine.conf:
         if key.startswith("tidelog.") and key not in SETTINGS:
             message = f"unknown setting `{key}` of a program on Spark"
             help = suggest(key, SETTINGS) or f"choose one of {', '.join(SETTINGS)}"
             raise DataError(Diagnostic(codes.BAD_VALUE, message, help=help))
-    with _naming_the_other_engine(engine):
+    with _suggesting_other_engine(engine):
         load_pyspark()
         started = SessionSettings(session, engine.master, engine.conf).start()
     for key, value in engine.conf.items():
-        if key.startswith("tidelog."):  # a session that ran already has them, too
+        if key.startswith("tidelog."):  # also set them on a session that is running already
             started.conf.set(key, value)
     return started
 
 
 @contextmanager
-def _naming_the_other_engine(engine: Engine) -> Iterator[None]:
-    """In the block, errors about a Spark that does not start name the engine that needs none."""
+def _suggesting_other_engine(engine: Engine) -> Iterator[None]:
+    """In the block, add the engine without Spark to the help of errors that Spark does not start."""
     try:
         yield
     except TidelogError as error:
         if engine.name != "spark":
             raise
-        raise type(error)(map(_with_way_out, error.diagnostics)) from error
+        raise type(error)(map(_with_other_engine, error.diagnostics)) from error
 
 
-def _with_way_out(fault: Diagnostic) -> Diagnostic:
+def _with_other_engine(fault: Diagnostic) -> Diagnostic:
     if fault.code not in (NO_PYSPARK, NO_JAVA, SESSION_NOT_STARTED):
         return fault
     return replace(fault, help=f"{fault.help}; {WITHOUT_SPARK}" if fault.help else WITHOUT_SPARK)
 
 
 def stages_of(session: Any) -> str:
-    """Return how far the running stages are; empty without any, and over Spark Connect."""
+    """Return the progress of the running stages; empty without any, and over Spark Connect."""
     if is_on_connect(session):
         return ""
     from py4j.protocol import Py4JError
 
     with suppress(Py4JError, OSError):  # Java may have ended
         tracker = session.sparkContext.statusTracker()
-        known = [stage for stage in map(tracker.getStageInfo, tracker.getActiveStageIds()) if stage]
+        stages = [stage for stage in map(tracker.getStageInfo, tracker.getActiveStageIds()) if stage]
         return ", ".join(
-            f"stage {stage.stageId}: {stage.numCompletedTasks} of {stage.numTasks} tasks" for stage in known
+            f"stage {stage.stageId}: {stage.numCompletedTasks} of {stage.numTasks} tasks" for stage in stages
         )
     return ""
 
@@ -444,5 +445,5 @@ def description_of(session: Any) -> str:
 
 
 def is_on_connect(session: Any) -> bool:
-    """Return whether a session is one of Spark Connect, which has no context."""
+    """Return whether a session belongs to Spark Connect, and so has no context."""
     return type(session).__module__.startswith("pyspark.sql.connect")

@@ -1,12 +1,12 @@
 """Streams: each micro-batch of Structured Streaming is one transaction, and publishes one version.
 
-Exactly once: a version names the stream and the batch that it was made of. Spark records what a batch
-consists of before it begins, and that it is done after the version has been published; however the process
-ends in between, the same batch comes again, and is skipped if its version is the current one.
+Exactly once: a version records its stream and batch. Spark logs the contents of a batch before it begins,
+and its completion after the version has been published; if the process ends in between, the same batch is
+repeated, and skipped if its version is the current one.
 
-Event time: the watermark of a batch is the largest event time less the delay, the least over the streams of
-the job. It is kept with the version. In the next batch, records of times before it are rejected, and time
-advances to it where rules are over time, before anything else.
+Event time: the watermark of a batch is the largest event time less the delay, the minimum over the streams
+of the job. It is kept with the version. In the next batch, records of earlier times are rejected, and time
+first advances to it if there are rules over time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from threading import Lock
@@ -37,6 +37,7 @@ from tidelog.pipeline.stream_records import RecordCounts, Records, RecordShape, 
 from tidelog.pipeline.version_folder import Manifest, MicroBatch, StreamProgress, no_advance
 from tidelog.reasoner.delta import Delta
 from tidelog.reasoner.transaction import Change
+from tidelog.records import dataclass
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse
 from tidelog.temporal.metric_rules import time_cycle
@@ -46,44 +47,45 @@ if TYPE_CHECKING:
     from tidelog.pipeline.stream_sources import IncomingRecords, IncomingStream
 
 
-# ---- The checkpoint of Spark: which stream it is of, and which files have been read.
+# ---- The checkpoint of Spark: the id of the stream, and the files that have been read.
 
 
 def stream_of(checkpoint: Path) -> str:
     """Return the id of the stream of a checkpoint, which is the same after every restart."""
-    found = json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))
-    return str(found["id"])
+    metadata = json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))
+    return str(metadata["id"])
 
 
-def taken_files(checkpoint: Path) -> set[str]:
-    """Return the files that batches have been made of so far."""
-    taken: set[str] = set()
+def files_in_batches(checkpoint: Path) -> set[str]:
+    """Return the files in the batches so far."""
+    files: set[str] = set()
     for log in (checkpoint / "sources" / "0").glob("[0-9]*"):
-        for line in log.read_text(encoding="utf-8").splitlines()[1:]:  # the first one names the layout
+        _version, *lines = log.read_text(encoding="utf-8").splitlines() or [""]
+        for line in lines:
             if line.startswith("{"):
-                taken.add(unquote(urlparse(json.loads(line)["path"]).path))
-    return taken
+                files.add(unquote(urlparse(json.loads(line)["path"]).path))
+    return files
 
 
 def next_files(folder: Path, endings: tuple[str, ...], checkpoint: Path, count: int) -> list[Path]:
-    """Return the files that Spark will read next, as far as they exist: the oldest first."""
-    taken = taken_files(checkpoint)
-    found = []
+    """Return the existing files that Spark will read next, the oldest first."""
+    read_files = files_in_batches(checkpoint)
+    candidates = []
     for path in folder.iterdir():
         if not path.name.endswith(endings):
             continue
-        if not path.name.startswith((".", "_")) and str(path.resolve()) not in taken:
-            found.append((path.stat().st_mtime_ns, str(path), path))
-    return [path for *_, path in sorted(found)[:count]]
+        if not path.name.startswith((".", "_")) and str(path.resolve()) not in read_files:
+            candidates.append((path.stat().st_mtime_ns, str(path), path))
+    return [path for *_, path in sorted(candidates)[:count]]
 
 
 CHECKPOINT = ".stream"
-QUERY = "sql.streaming.queryId"  # where Spark says which stream a batch is of
+QUERY = "sql.streaming.queryId"  # the property of Spark with the stream of a batch
 
-Told = Callable[[Manifest], None]
+Notify = Callable[[Manifest], None]
 
 
-def follow(job: Job, told: Told | None = None, *, available_now: bool = False) -> None:
+def follow(job: Job, told: Notify | None = None, *, available_now: bool = False) -> None:
     """Apply the records of a job's streams, until they end."""
     with RunningStreams(job, None, told=told, available_now=available_now) as following:
         following.wait()
@@ -93,30 +95,30 @@ def follow(job: Job, told: Told | None = None, *, available_now: bool = False) -
 
 
 def check_streams(job: Job, streams: Sequence[Stream] | None = None) -> list[Predicate | None]:
-    """Return the predicates that records change, of the job's own streams if none are given.
+    """Return the predicates that records of streams change, by default of the job's streams.
 
     Raise `DataError` with all errors of the streams. Nothing is started.
     """
-    given = job.settings.streams if streams is None else streams
-    if not given:
+    checked_streams = job.settings.streams if streams is None else streams
+    if not checked_streams:
         help = "add a table [stream] to the job, or give a streaming DataFrame"
         raise DataError(Diagnostic(codes.NO_STREAM, "the job has no stream", help=help))
-    program, found, faults = job.program(), list[Predicate | None](), list[Diagnostic]()
-    for stream in given:
+    program, predicates, faults = job.program(), list[Predicate | None](), list[Diagnostic]()
+    for stream in checked_streams:
         try:
             predicate = _checked(job.settings, stream, program)
         except TidelogError as error:
             faults += error.diagnostics
             continue
-        if predicate is not None and predicate in found:
+        if predicate is not None and predicate in predicates:
             message = f"two streams change `{predicate.written}`: which record is the last one is not known"
             help = "use one predicate for each, and combine them by a rule"
             faults.append(Diagnostic(codes.NO_STREAM, message, stream.span, help))
-        found.append(predicate)
-    faults += _wrong_watermark(job.settings, given, program)
+        predicates.append(predicate)
+    faults += _wrong_watermark(job.settings, checked_streams, program)
     if faults:
         raise DataError(faults)
-    return found
+    return predicates
 
 
 def _checked(settings: Settings, stream: Stream, program: Program) -> Predicate | None:
@@ -137,7 +139,7 @@ def _checked(settings: Settings, stream: Stream, program: Program) -> Predicate 
 
 
 def _wrong_watermark(settings: Settings, streams: Sequence[Stream], program: Program) -> list[Diagnostic]:
-    """Return why time cannot advance by the watermark of streams."""
+    """Return errors if time cannot advance by the watermark of streams."""
     stream = next((stream for stream in streams if stream.event_time is not None), None)
     if stream is None:
         return []
@@ -171,41 +173,40 @@ class RunningStreams:
         job: Job,
         frame: Any = None,
         *,
-        told: Told | None = None,
+        told: Notify | None = None,
         available_now: bool = False,
         streams: Sequence[Stream] | None = None,
     ) -> None:
-        given = tuple(job.settings.streams if streams is None else streams)
-        check_streams(job, given)
+        streams = tuple(job.settings.streams if streams is None else streams)
+        check_streams(job, streams)
         if job.store.number is None:
             job.run()
         self._job = job
-        self._streams = given
-        named = given[0].checkpoint or f"{job.settings.publish}/{CHECKPOINT}"
-        self.checkpoint = job.settings.resolve(
-            named
-        ).resolve()  # the process of Spark may be in another folder
-        self._batches = BatchPublisher(job, given, told, self.checkpoint, is_read=frame is None)
-        self._held = ExitStack()
+        self._streams = streams
+        checkpoint = streams[0].checkpoint or f"{job.settings.publish}/{CHECKPOINT}"
+        # Absolute, as the process of Spark may be in another folder.
+        self.checkpoint = job.settings.resolve(checkpoint).resolve()
+        self._batches = BatchPublisher(job, streams, told, self.checkpoint, is_read=frame is None)
+        self._resources = ExitStack()
         self._is_here = not is_on_connect(job.session)
         if self._is_here:
-            self._held.enter_context(job)  # its reasoner stays open, and no other process changes its state
+            self._resources.enter_context(job)  # its reasoner stays open, and its state locked
         try:
             self._query = self._start(frame if frame is not None else self._read(), available_now)
         except BaseException:
-            self._held.close()
+            self._resources.close()
             raise
 
     def _read(self) -> Any:
         """Return the streams as one streaming DataFrame."""
-        from tidelog.pipeline.stream_sources import read_stream, together
+        from tidelog.pipeline.stream_sources import combine, read_stream
 
         folder = self._job.settings.folder
-        return together([read_stream(self._job.session, stream, folder) for stream in self._streams])
+        return combine([read_stream(self._job.session, stream, folder) for stream in self._streams])
 
     def _start(self, frame: Any, available_now: bool) -> Any:
-        self._job.refresh_sinks()  # and publish what a killed process has left behind
-        self._job.reasoner()  # errors of the published version are raised now
+        self._job.refresh_sinks()  # and publish the transaction of a killed process
+        self._job.reasoner()  # raises errors of the published version now
         if not self._is_here:
             self._job.close()  # a process of the server opens it
         writer = frame.writeStream.foreachBatch(self._batches).option(
@@ -221,7 +222,7 @@ class RunningStreams:
     # ---- until it ends
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait for the end, or the timeout; return whether the stream has ended, raise what ended it."""
+        """Wait for the end, or the timeout; return whether the stream has ended, raise its error."""
         try:
             ended = self._query.awaitTermination(*(() if seconds is None else (seconds,)))
         except Exception as error:  # noqa: BLE001 - Spark wraps whatever a batch raises
@@ -235,12 +236,12 @@ class RunningStreams:
         return DataError(Diagnostic(codes.NO_STREAM, f"the stream has ended: {reason}"))
 
     def stop(self) -> None:
-        """End the stream, when the batch that is being worked on has been published."""
+        """End the stream, after the current batch has been published."""
         try:
             self._query.stop()
         finally:
             self._batches.close()  # no other process publishes before the batch is done
-            self._held.close()
+            self._resources.close()
 
     def __enter__(self) -> RunningStreams:
         return self
@@ -258,7 +259,7 @@ class _Pickled:
 
     settings: Settings
     streams: tuple[Stream, ...]
-    told: Told | None
+    told: Notify | None
     checkpoint: Path | None
     is_read: bool
 
@@ -266,8 +267,8 @@ class _Pickled:
         return _restored, (self.settings, self.streams, self.told, self.checkpoint, self.is_read)
 
 
-def _restored(settings: Settings, *others: Any) -> BatchPublisher:
-    return BatchPublisher(Job.of(settings), *others)
+def _restored(settings: Settings, *fields: Any) -> BatchPublisher:
+    return BatchPublisher(Job.of(settings), *fields)
 
 
 class BatchPublisher:
@@ -281,30 +282,30 @@ class BatchPublisher:
         self,
         job: Job,
         streams: tuple[Stream, ...],
-        told: Told | None = None,
+        told: Notify | None = None,
         checkpoint: Path | None = None,
         is_read: bool = False,
     ) -> None:
         self.job = job
         self.streams = streams
         self.fault: BaseException | None = None
-        self.working = Lock()  # held while a batch is worked on: Spark does that in a thread of its own
-        self._told = told
+        self.working = Lock()  # held during a batch, which Spark applies in a thread of its own
+        self._notify = told
         self._checkpoint = checkpoint
-        self._is_read = is_read  # its frame is that of the job's own streams
+        self._is_read = is_read  # its frame is read from the job's own streams
         self._open: ExitStack | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how it is pickled for a server of Spark Connect: with the package, if need be."""
+        """Return the pickled form for a server of Spark Connect, with the package if needed."""
         from tidelog.spark.session import scratch_folder
         from tidelog.spark.shipping import carried
 
         settings = replace(self.job.settings, folder=self.job.settings.folder.resolve())
-        pickled = _Pickled(settings, self.streams, self._told, self._checkpoint, self._is_read)
+        pickled = _Pickled(settings, self.streams, self._notify, self._checkpoint, self._is_read)
         return carried(pickled, scratch_folder())
 
     def __call__(self, frame: Any, batch_id: int) -> None:
-        """Publish what a batch changes, unless that has been done."""
+        """Publish the changes of a batch, unless it is published already."""
         with self.working:
             try:
                 if self._open is None:
@@ -331,21 +332,21 @@ class BatchPublisher:
     def _apply(self, frame: Any, number: int) -> None:
         current = self.job.store.manifest()
         stream = stream_of(self._checkpoint) if self._checkpoint is not None else _query_of(frame)
-        done = current.batch
-        before = done if done is not None and done.stream == stream else None
+        published = current.batch
+        before = published if published is not None and published.stream == stream else None
         if before is not None and number <= before.batch:
             self.job.reached("batch skipped", str(number))
             return
         is_kept = len(self.streams) > 1
         if is_kept:
-            frame.persist()  # each stream reads its rows of it
+            frame.persist()  # each stream reads its own rows
         try:
             run = _BatchRun(self, frame, number, stream, before)
             manifest = self.job.transact(
                 run.fill,
                 "stream",
                 missing="ignore",
-                batch=run.so_far,
+                batch=run.provisional_summary,
                 summary=run.summary,
                 peek=self._peek,
                 advance=None if before is None else before.watermark,
@@ -354,8 +355,8 @@ class BatchPublisher:
             if is_kept:
                 frame.unpersist()
         self.job.reached("batch published", str(number))
-        if self._told is not None:
-            self._told(manifest)
+        if self._notify is not None:
+            self._notify(manifest)
 
     def incoming(self, stream: Stream) -> IncomingStream:
         """Return how the records of a stream are read."""
@@ -368,13 +369,13 @@ class BatchPublisher:
     def records(
         self, shape: RecordShape, stream: Stream, faults: RejectedRows, highest: str | None
     ) -> Records:
-        """Return what gathers the records of a stream."""
+        """Return an empty collection for the records of a stream."""
         reasoner = self.job.open_reasoner
         parts = shape, reasoner.engine, faults, highest, stream.missing == "ignore"
         return TimedRecords(reasoner.time, *parts) if stream.times else Records(*parts)
 
     def _peek(self) -> Update | None:
-        """Return the facts that the next batch changes, if its files exist; None if that is not known."""
+        """Return the facts that the next batch changes, if its files exist; None if unknown."""
         from tidelog.pipeline.stream_sources import IncomingRecords, endings_of
 
         stream = self.streams[0]
@@ -403,7 +404,7 @@ class BatchPublisher:
 
 
 def _query_of(frame: Any) -> str:
-    """Return which query a batch is of, where Spark says so; Connect does not."""
+    """Return the id of the query of a batch; Connect does not report it."""
     if is_on_connect(frame.sparkSession):
         return "batches"
     return str(frame.sparkSession.sparkContext.getLocalProperty(QUERY) or "batches")
@@ -427,7 +428,7 @@ class _BatchRun:
         self._faults = RejectedRows(OnError.COLLECT, self._folder / "records.csv")
         self._files: tuple[str, ...] = ()
         self._tally = RecordCounts()
-        self._rejected = 0  # by tasks, which have written them
+        self._rejected = 0  # by tasks, which write them
         self._progress: dict[str, StreamProgress] = {}
         self._timed: list[tuple[Stream, StreamProgress]] = []  # of streams with an event time
 
@@ -447,8 +448,8 @@ class _BatchRun:
 
     def _apply_records(self, incoming: IncomingStream, rows: Any, change: Change) -> None:
         stream, name = incoming.stream, incoming.name
-        known = self._known(name)
-        records = self._batches.records(incoming.shape, stream, self._faults, known.order)
+        before = self._progress_before(name)
+        records = self._batches.records(incoming.shape, stream, self._faults, before.order)
         records.place = stream.shown
         incomes = incoming.records(rows, None if self._before is None else self._before.watermark)
         for batch, positions in incomes.batches(self._job.store.incoming):
@@ -461,22 +462,22 @@ class _BatchRun:
             change.delete_rows(incoming.shape.predicate.name, changed.removed)
             change.insert_rows(incoming.shape.predicate.name, changed.added)
         tally, rejected = records.tally, incomes.rejected
-        read = tally.records + rejected["malformed"] + rejected["late"]
-        self._tally.records += read
+        count = tally.records + rejected["malformed"] + rejected["late"]
+        self._tally.records += count
         self._tally.duplicates += tally.duplicates
         self._tally.missing += tally.missing
         self._tally.late += tally.late + rejected["late"]
-        event = _later(known.event, incomes.latest)
-        self._progress[name] = StreamProgress(tally.order, event, self._now if read else known.seen)
+        event = _later(before.event, incomes.latest)
+        self._progress[name] = StreamProgress(tally.order, event, self._now if count else before.seen)
         if stream.event_time is not None:
             self._timed.append((stream, self._progress[name]))
 
-    def _known(self, name: str) -> StreamProgress:
-        """Return how far a stream had come: as before, but that a new one has been idle since now."""
+    def _progress_before(self, name: str) -> StreamProgress:
+        """Return the progress of a stream before the batch; a new one is idle from now on."""
         before = self._before
         if before is None:
             return StreamProgress(seen=self._now)
-        order = before.order if len(self._batches.streams) == 1 else None  # as older versions have it
+        order = before.order if len(self._batches.streams) == 1 else None  # older versions have it here
         return before.progress.get(name, StreamProgress(order, seen=self._now))
 
     def _note_rejects(self, incomes: IncomingRecords, name: str) -> None:
@@ -493,9 +494,9 @@ class _BatchRun:
     def _apply_scripts(self, rows: Any, change: Change) -> None:
         from tidelog.pipeline.stream_sources import path_of
 
-        found = rows.select("path", "modificationTime", "content").collect()
-        found.sort(key=lambda row: (row.modificationTime, row.path))
-        for row in found:
+        files = rows.select("path", "modificationTime", "content").collect()
+        files.sort(key=lambda row: (row.modificationTime, row.path))
+        for row in files:
             path = path_of(row.path)
             self._files += (Path(path).name,)
             self._apply_script(path, bytes(row.content), change)
@@ -519,21 +520,21 @@ class _BatchRun:
             self._reject(error, name, content)
 
     def _reject(self, error: TidelogError, place: str, content: bytes) -> None:
-        """Write a whole file aside, with the first reason."""
+        """Reject a whole file, with the first error."""
         fault = error.diagnostics[0]
-        told = Diagnostic(fault.code, fault.message, place=fault.location or place)
-        self._faults.add(BadRow(told, content.decode("utf-8", "surrogateescape")))
+        diagnostic = Diagnostic(fault.code, fault.message, place=fault.location or place)
+        self._faults.add(BadRow(diagnostic, content.decode("utf-8", "surrogateescape")))
 
     def summary(self, change: Change) -> MicroBatch:
-        """Return the summary of the batch, once its transaction has been committed."""
+        """Return the summary of the batch after its transaction has been committed."""
         self._note_missing(change.delta)
         self._faults.close()
-        return self.so_far()
+        return self.provisional_summary()
 
-    def so_far(self) -> MicroBatch:
-        """Return what is known of the batch, once its records have been read."""
+    def provisional_summary(self) -> MicroBatch:
+        """Return the summary of the batch after its records have been read, before the commit."""
         tally, skipped = self._tally, self._faults.skipped + self._rejected
-        (first, *others) = self._progress.values() or [StreamProgress()]
+        (first, *further) = self._progress.values() or [StreamProgress()]
         return MicroBatch(
             self._id,
             self._number,
@@ -543,26 +544,26 @@ class _BatchRun:
             tally.missing,
             tally.late,
             skipped,
-            None if others else first.order,
+            None if further else first.order,
             self._job.store.relative(self._folder) if skipped else None,
             self._watermark(),
             self._progress,
         )
 
     def _watermark(self) -> str | None:
-        """Return the time before which everything is final, once the batch has been applied."""
+        """Return the time before which everything is final after the batch."""
         before = None if self._before is None else self._before.watermark
         streams, progress = zip(*self._timed, strict=True) if self._timed else ((), ())
         return watermark(streams, progress, self._now, before)
 
     def _note_missing(self, delta: Delta) -> None:
-        """Count the facts that scripts delete and that were not there."""
+        """Count the facts that scripts delete but that did not exist."""
         for notice in delta.notices:
             self._tally.missing += 1
             if any(each.format == "changes" and each.missing == "reject" for each in self._batches.streams):
                 text = notice.span.text if notice.span is not None else ""
-                told = Diagnostic(notice.code, notice.message, place=notice.location)
-                self._faults.add(BadRow(told, text))
+                diagnostic = Diagnostic(notice.code, notice.message, place=notice.location)
+                self._faults.add(BadRow(diagnostic, text))
 
 
 def refuse_advance(document: ast.DocumentNode, place: str) -> None:
@@ -577,18 +578,18 @@ def refuse_advance(document: ast.DocumentNode, place: str) -> None:
 def watermark(
     streams: Sequence[Stream], progress: Sequence[StreamProgress], at: float, before: str | None
 ) -> str | None:
-    """Return the time before which no records are expected any more: it never goes back.
+    """Return the time before which no more records are expected; it never decreases.
 
-    A stream that no record has come to for as long as its `idle` says does not hold it back.
+    A stream without records for its `idle` seconds does not delay it.
     """
     marks: list[Fraction] = []
     is_calendar = False
-    for stream, known in zip(streams, progress, strict=True):
-        if stream.idle is not None and at - known.seen > stream.idle:
+    for stream, reached in zip(streams, progress, strict=True):
+        if stream.idle is not None and at - reached.seen > stream.idle:
             continue
-        if known.event is None:
+        if reached.event is None:
             return before
-        point, is_moment = read_point(known.event)
+        point, is_moment = read_point(reached.event)
         assert point is not None, "an event has a time"
         marks.append(point - Fraction(str(stream.delay)))
         is_calendar |= is_moment
@@ -597,8 +598,8 @@ def watermark(
     return _later(before, write_point(min(marks), is_calendar))
 
 
-def _later(one: str | None, other: str | None) -> str | None:
-    """Return the later of two points of time, as they are written."""
-    if one is None or other is None:
-        return other if one is None else one
-    return max(one, other, key=lambda text: read_point(text)[0] or Fraction(0))
+def _later(left: str | None, right: str | None) -> str | None:
+    """Return the later of two points of time in text form."""
+    if left is None or right is None:
+        return right if left is None else left
+    return max(left, right, key=lambda text: read_point(text)[0] or Fraction(0))

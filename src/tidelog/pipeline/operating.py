@@ -1,4 +1,4 @@
-"""Runs as a scheduler sees them: attempts, the report and the page of each, a log, and OpenLineage events."""
+"""Runs for schedulers: attempts, the report and page of each run, a log, and OpenLineage events."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ from tidelog.show.column_lineage import PredicateDependency, lineage, published_
 from tidelog.show.picture import Arrow, Box, PictureGraph
 from tidelog.show.picture_formats import document, svg
 
-# ---- The report of a run as one page of HTML: no network, no scripts, light and dark.
+# ---- The report of a run as one page of HTML, without scripts or external resources, light and dark.
 
-MOST_BOXES: Final = 80  # beyond that a table shows it better
+MOST_BOXES: Final = 80  # with more, a table is clearer
 _LONGEST: Final = 44  # characters of a name in a box
 _MINUS: Final = "−"
 
@@ -72,7 +72,7 @@ def report_page(report: RunReport) -> str:
 def write_report(report: RunReport, folder: Path) -> tuple[Path, Path]:
     """Write a report as JSON and as a page into a folder, and add it to the log there.
 
-    Return the paths of the two files, whose names begin with when the run began.
+    Return the paths of the two files, whose names begin with the time of the run.
     """
     begun = datetime.fromisoformat(report.started).astimezone(UTC)
     name = f"{begun:%Y%m%dT%H%M%SZ}-{report.run[:8]}"
@@ -97,8 +97,11 @@ def _summary(report: RunReport) -> Iterator[str]:
 
 
 def _badge(report: RunReport) -> str:
-    changed = sum(one.inserted for one in report.predicates), sum(one.deleted for one in report.predicates)
-    rows = counted(sum(one.rows for one in report.predicates), "row")
+    changed = (
+        sum(item.inserted for item in report.predicates),
+        sum(item.deleted for item in report.predicates),
+    )
+    rows = counted(sum(item.rows for item in report.predicates), "row")
     match report.outcome:
         case Outcome.PUBLISHED:
             text = f"published version {report.version}: {rows}, {_signed(*changed)}"
@@ -114,8 +117,8 @@ def _badge(report: RunReport) -> str:
 
 
 def _error(report: RunReport) -> str:
-    """Return the error, unless the findings have it already."""
-    is_reported = report.outcome is Outcome.REFUSED and any(one.is_failure for one in report.findings)
+    """Return the error, unless it is among the findings."""
+    is_reported = report.outcome is Outcome.REFUSED and any(item.is_failure for item in report.findings)
     if report.error is None or is_reported:
         return ""
     return _section("Error", f"<pre>{escape(report.error)}</pre>\n")
@@ -138,7 +141,7 @@ def _finding(finding: GuardFinding) -> str:
 
 
 def _marked(text: str) -> str:
-    """Return a text as HTML; what stands between backquotes becomes code."""
+    """Return a text as HTML; text in backquotes becomes code."""
     pieces = escape(text).split("`")
     if len(pieces) % 2 == 0:
         return escape(text)
@@ -152,21 +155,26 @@ def _sources_section(report: RunReport) -> str:
     return _section("Sources", _table(names, map(_source_row, report.sources), texts=2))
 
 
-def _source_row(one: SourceReport) -> tuple[str, ...]:
-    time = _seconds(one.seconds) if one.seconds is not None else "" if one.was_read else "unchanged"
-    figures = f"{one.rows:,}", _or_none(one.rejected), _or_none(one.filtered)
-    return one.source, one.predicate, *figures, _moment(one.newest or ""), time
+def _source_row(source: SourceReport) -> tuple[str, ...]:
+    time = _seconds(source.seconds) if source.seconds is not None else "" if source.was_read else "unchanged"
+    figures = f"{source.rows:,}", _or_none(source.rejected), _or_none(source.filtered)
+    return source.source, source.predicate, *figures, _moment(source.newest or ""), time
 
 
 def _predicates_section(report: RunReport) -> str:
     if not report.predicates:
         return ""
-    has_drops = any(one.dropped for one in report.predicates)
+    has_drops = any(item.dropped for item in report.predicates)
     names = ("predicate", "rows", "inserted", "deleted", *(("dropped",) if has_drops else ()))
     rows = [
-        (one.predicate, f"{one.rows:,}", _or_none(one.inserted), _or_none(one.deleted))
-        + ((_or_none(one.dropped),) if has_drops else ())
-        for one in report.predicates
+        (
+            item.predicate,
+            f"{item.rows:,}",
+            _or_none(item.inserted),
+            _or_none(item.deleted),
+        )
+        + ((_or_none(item.dropped),) if has_drops else ())
+        for item in report.predicates
     ]
     return _section("Predicates", _table(names, rows, texts=1))
 
@@ -174,15 +182,19 @@ def _predicates_section(report: RunReport) -> str:
 def _sinks_section(report: RunReport) -> str:
     if not report.sinks:
         return ""
-    rows = [(one.sink, one.predicate, "" if one.rows is None else f"{one.rows:,}") for one in report.sinks]
+    rows = [
+        (item.sink, item.predicate, "" if item.rows is None else f"{item.rows:,}") for item in report.sinks
+    ]
     return _section("Sinks", _table(("sink", "predicate", "rows"), rows, texts=2))
 
 
 def _assertions(report: RunReport) -> str:
-    held = [one for one in report.assertions if one.holds]
-    if not held:
+    passed = [assertion for assertion in report.assertions if assertion.holds]
+    if not passed:
         return ""
-    items = (f"<li><code>{escape(one.guard)}</code> {escape(one.subject)}</li>" for one in held)
+    items = (
+        f"<li><code>{escape(assertion.guard)}</code> {escape(assertion.subject)}</li>" for assertion in passed
+    )
     return _section("Passed", f'<ul class="held">{"".join(items)}</ul>\n')
 
 
@@ -211,8 +223,8 @@ def _table(names: Iterable[str], rows: Iterable[Sequence[str]], texts: int) -> s
 
     def line(cells: Iterable[str], tag: str) -> str:
         marks = (' class="text"' if place < texts else "" for place in count())
-        shown = (f"<{tag}{mark}>{escape(cell)}</{tag}>" for mark, cell in zip(marks, cells, strict=False))
-        return f"<tr>{''.join(shown)}</tr>\n"
+        items = (f"<{tag}{mark}>{escape(cell)}</{tag}>" for mark, cell in zip(marks, cells, strict=False))
+        return f"<tr>{''.join(items)}</tr>\n"
 
     body = "".join(line(row, "td") for row in rows)
     return f'<div class="table"><table class="report">\n{line(names, "th")}{body}</table></div>\n'
@@ -229,28 +241,28 @@ def _picture(report: RunReport) -> str:
         note = f"{counted(len(graph.boxes), 'box', 'boxes')} are too many for a picture."
         return _section("Lineage", f'<p class="help">{note}</p>\n')
     kinds = {arrow.kind for arrow in graph.arrows}
-    named = (("~", "negated", "under negation"), ("#", "aggregated", "aggregated"))
+    kinds_shown = (("~", "negated", "under negation"), ("#", "aggregated", "aggregated"))
     legend = "".join(
         f'<span><svg width="28" height="12"><path class="curve {name}" d="M1 6H27"/></svg>{text}</span>'
-        for kind, name, text in named
+        for kind, name, text in kinds_shown
         if kind in kinds
     )
-    shown = f'<div class="legend">{legend}</div>\n' if legend else ""
-    return _section("Lineage", f"{shown}<figure>\n{svg(graph)}</figure>\n")
+    legend_line = f'<div class="legend">{legend}</div>\n' if legend else ""
+    return _section("Lineage", f"{legend_line}<figure>\n{svg(graph)}</figure>\n")
 
 
 def lineage_graph(report: RunReport) -> PictureGraph:
-    """Return the picture of a run: sources, predicates and sinks, and what goes where."""
+    """Return the picture of a run: sources, predicates and sinks, and the arrows between them."""
     boxes: list[Box] = []
     arrows: dict[Arrow, None] = {}
-    keys = {one.predicate: f"p{number}" for number, one in enumerate(report.predicates, 1)}
+    keys = {predicate.predicate: f"p{number}" for number, predicate in enumerate(report.predicates, 1)}
     for number, source in enumerate(report.sources, 1):
         remarks = [counted(source.rows, "row")]
         remarks += [f"{source.rejected:,} rejected"] if source.rejected else []
         boxes.append(Box(f"s{number}", "scan", "source", _short(source.source), tuple(remarks)))
         if source.predicate in keys:
             arrows[Arrow(f"s{number}", keys[source.predicate])] = None
-    boxes += (_predicate_box(one, keys[one.predicate]) for one in report.predicates)
+    boxes += (_predicate_box(predicate, keys[predicate.predicate]) for predicate in report.predicates)
     for edge in report.dependencies:
         if edge.source in keys and edge.target in keys:
             arrows[Arrow(keys[edge.source], keys[edge.target], edge.kind)] = None
@@ -262,16 +274,16 @@ def lineage_graph(report: RunReport) -> PictureGraph:
     return PictureGraph(tuple(boxes), tuple(arrows))
 
 
-def _predicate_box(one: PredicateReport, key: str) -> Box:
-    kind, title = ("join", "derived") if one.is_derived else ("given", "given")
-    remarks = [counted(one.rows, "row")]
-    remarks += [_signed(one.inserted, one.deleted)] if one.inserted or one.deleted else []
-    remarks += [f"{one.dropped:,} dropped"] if one.dropped else []
-    return Box(key, kind, title, _short(one.predicate), tuple(remarks))
+def _predicate_box(item: PredicateReport, key: str) -> Box:
+    kind, title = ("join", "derived") if item.is_derived else ("given", "given")
+    remarks = [counted(item.rows, "row")]
+    remarks += [_signed(item.inserted, item.deleted)] if item.inserted or item.deleted else []
+    remarks += [f"{item.dropped:,} dropped"] if item.dropped else []
+    return Box(key, kind, title, _short(item.predicate), tuple(remarks))
 
 
 def _short(name: str) -> str:
-    """Return a name for a box: the end of a long path says most.
+    """Return a name for a box: the end of a long path, which is most specific.
 
     >>> _short("s3://bucket/sales/2026/11/18/europe/north/orders.csv")
     '…et/sales/2026/11/18/europe/north/orders.csv'
@@ -288,7 +300,7 @@ def _or_none(number: int) -> str:
 
 
 def _moment(text: str) -> str:
-    """Return a time of ISO 8601 as people read it.
+    """Format a time of ISO 8601 for people.
 
     >>> _moment("2026-11-18T16:00:00.123+00:00"), _moment("2026-11-18T16:00:00+01:00")
     ('2026-11-18 16:00:00 UTC', '2026-11-18 15:00:00 UTC')
@@ -297,7 +309,7 @@ def _moment(text: str) -> str:
 
 
 def _seconds(seconds: float) -> str:
-    """Return a duration as people read it.
+    """Format a duration for people.
 
     >>> _seconds(0.0042), _seconds(12.34), _seconds(4000)
     ('4 ms', '12.3 s', '66 min 40 s')
@@ -318,10 +330,9 @@ Warn = Callable[[Diagnostic], None]
 def operate(
     job: Job, name: str, full: bool, retrying: Retrying, warn: Warn, refresh: Sequence[str] = ()
 ) -> Run:
-    """Run a job as its settings say: as often as they allow, with reports and events.
+    """Run a job with the retries, reports and events of its settings.
 
-    `retrying` is called for each attempt that failed and is followed by another one, `warn` for each event
-    that could not be sent.
+    `retrying` is called before each retry, `warn` for each event that could not be sent.
     """
     run = str(uuid4())
     return attempt(
@@ -357,7 +368,7 @@ class _Observed:
             if job.settings.openlineage is not None:
                 self._program = job.program_as_written()
                 self._emit(start_event(self._described(self._program), self._run, self._started))
-            done = job.run(full, refresh)
+            result = job.run(full, refresh)
         except BaseException as error:
             refused = isinstance(error, GuardFailed)
             outcome = Outcome.REFUSED if refused else Outcome.FAILED
@@ -366,16 +377,16 @@ class _Observed:
             raise
         finally:
             job.listeners.remove(self._steps.append)
-        outcome = Outcome.PUBLISHED if done.is_new else Outcome.UNCHANGED
-        report = self._report(outcome, perf_counter() - begun, done.version, before, None)
-        self._finish(report, done.version)
-        return done
+        outcome = Outcome.PUBLISHED if result.is_new else Outcome.UNCHANGED
+        report = self._report(outcome, perf_counter() - begun, result.version, before, None)
+        self._finish(report, result.version)
+        return result
 
     def _finish(self, report: RunReport, version: Manifest | None) -> None:
         """Send the event of the run, and write its report."""
         if self._program is not None:
-            known = lineage(self._program, {one.predicate for one in report.sources})
-            self._emit(end_event(self._described(self._program, version), report, known, _now()))
+            columns = lineage(self._program, {source.predicate for source in report.sources})
+            self._emit(end_event(self._described(self._program, version), report, columns, _now()))
         if self._folder is not None:
             write_report(report, self._folder)
 
@@ -423,11 +434,11 @@ class _Observed:
     # ---- events
 
     def _described(self, program: Program, version: Manifest | None = None) -> run_reports.LineageJob:
-        """Return the job as OpenLineage has it."""
+        """Return the job for OpenLineage."""
         job, settings = self._job, self._job.settings.openlineage
         assert settings is not None
         names = {} if version is None else source_names(version.inputs)
-        shown = {} if version is None else {version.inputs[key].shown: name for key, name in names.items()}
+        labels = {} if version is None else {version.inputs[key].shown: name for key, name in names.items()}
         inputs = []
         for source in job.settings.sources:
             predicate = program.find(source.predicate)
@@ -438,8 +449,8 @@ class _Observed:
                 place = str(job.settings.resolve(place).resolve())
             fields = tuple(map(DatasetField, predicate.names))
             namespace, name = dataset_name(place, source.table)
-            called = shown.get(source.shown, source.shown)
-            inputs.append(Dataset(namespace, name, predicate.name, fields, called))
+            source_name = labels.get(source.shown, source.shown)
+            inputs.append(Dataset(namespace, name, predicate.name, fields, source_name))
         outputs = []
         for predicate in program.predicates.values():
             if predicate.name != BOTTOM:
@@ -457,21 +468,21 @@ class _Observed:
 
 
 def _sources(inputs: Mapping[str, InputRecord], guards: RunGuards | None) -> tuple[SourceReport, ...]:
-    """Return what was read, as the guards measured it or, without guards, as the version says."""
+    """Return the measures of sources, from the guards or else from the version."""
     if guards is not None and guards.measures is not None:
-        found = guards.measures.sources
+        measures = guards.measures.sources
     else:
-        found = tuple(source_measure(name, inputs[key]) for key, name in source_names(inputs).items())
+        measures = tuple(source_measure(name, inputs[key]) for key, name in source_names(inputs).items())
     return tuple(
         SourceReport(
-            one.source,
-            one.predicate,
-            one.rows,
-            one.rejected,
-            one.filtered,
-            newest=None if one.newest is None else one.newest.isoformat(),
+            measure.source,
+            measure.predicate,
+            measure.rows,
+            measure.rejected,
+            measure.filtered,
+            newest=None if measure.newest is None else measure.newest.isoformat(),
         )
-        for one in found
+        for measure in measures
     )
 
 
@@ -481,14 +492,14 @@ def _predicates(
     if version is None or guards is None:
         return ()
     program, feed = guards.program, version.feed if outcome is Outcome.PUBLISHED else {}
-    found = []
-    for written, predicate in tables_of(program).items():
-        table, name = version.tables.get(written), public_name(predicate.name)
+    reports = []
+    for table_name, predicate in tables_of(program).items():
+        table, name = version.tables.get(table_name), public_name(predicate.name)
         if table is not None:
-            changed = feed.get(written)
+            changed = feed.get(table_name)
             counts = (changed.added, changed.removed) if changed is not None else (0, 0)
-            found.append(PredicateReport(name, table.rows, *counts, is_derived=name in program.derived))
-    return tuple(found)
+            reports.append(PredicateReport(name, table.rows, *counts, is_derived=name in program.derived))
+    return tuple(reports)
 
 
 def _dependencies(program: Program) -> tuple[PredicateDependency, ...]:
@@ -502,7 +513,7 @@ def _sinks(job: Job, version: Manifest | None, outcome: Outcome) -> list[SinkRep
 
 
 def _stages(steps: list[Step]) -> list[StageReport]:
-    """Return the steps that were reached, each with how long it took."""
+    """Return the steps that were reached, with their durations."""
     ends = [0.0, *(step.seconds for step in steps)]
     return [
         StageReport(step.name, step.seconds - start, step.detail)

@@ -1,8 +1,8 @@
-"""Facts of a reasoner as tables of a published folder; states rebuilt, versions rolled back or converted.
+"""Publish the facts of a reasoner as tables; rebuild states, roll back and convert versions.
 
-`publish_facts` writes the tables that change. `ResidentReasoner` keeps the reasoner of the published version
-open. `rebuild` makes a state from tables, `roll_back` publishes what an earlier version held, `convert`
-reads the folders of versions that jobs published before there were tables.
+`publish_facts` writes the changed tables. `ResidentReasoner` keeps the reasoner of the current version open.
+`rebuild` creates a state from tables, `roll_back` publishes the contents of an earlier version, `convert`
+reads folders of versions in the former format, without tables.
 """
 
 from __future__ import annotations
@@ -73,43 +73,42 @@ def publish_facts(
     published: Published,
     before: Manifest | None,
     program: Program,
-    holding: PublishedContents,
+    contents: PublishedContents,
     changes: TableChanges,
     origin: VersionOrigin,
 ) -> VersionOrigin:
-    """Write the tables that change, and return the origin of the version with what is known of all tables.
+    """Write the changed tables, and return the origin of the version with the layouts of all tables.
 
-    Of a predicate without a table, or one whose columns are others or mean something else, all facts are
-    written, whatever has changed.
+    All facts are written of a predicate without a table, or whose columns have changed.
     """
     predicates = tables_of(program)
-    known = dict(before.tables) if before else {}
+    previous_tables = dict(before.tables) if before else {}
     for name, predicate in predicates.items():
-        schema, table = holding.schema(predicate), known.pop(name, None)
-        if table is None or before is None or not _is_kept(name, predicate, schema, before, holding):
-            if table is not None and holding.has_forgotten(predicate.name):
+        schema, table = contents.schema(predicate), previous_tables.pop(name, None)
+        if table is None or before is None or not _is_kept(name, predicate, schema, before, contents):
+            if table is not None and contents.has_forgotten(predicate.name):
                 raise _has_forgotten(name)
-            rows = holding.rows(predicate.name)
-            publication.write(name, schema, holding.tables(predicate, rows))
+            rows = contents.rows(predicate.name)
+            publication.write(name, schema, contents.tables(predicate, rows))
         elif (is_other := before.origin.names.get(name, name) != predicate.name) or predicate.name in changes:
             changed = None if is_other else changes[predicate.name]
-            if changed is None and holding.has_forgotten(predicate.name):
-                open_rows = rows_open_in(published, before, name, holding.reasoner)
-                changed = holding.since(predicate.name, open_rows)
-                _change(publication, name, holding, predicate, changed)
+            if changed is None and contents.has_forgotten(predicate.name):
+                open_rows = rows_open_in(published, before, name, contents.reasoner)
+                changed = contents.since(predicate.name, open_rows)
+                _change(publication, name, contents, predicate, changed)
             elif changed is None:
-                rows = holding.rows(predicate.name)
-                change_to(publication, published, name, holding.table(predicate, rows))
+                rows = contents.rows(predicate.name)
+                change_to(publication, published, name, contents.table(predicate, rows))
             else:
-                _change(publication, name, holding, predicate, changed)
-    for name in known:
+                _change(publication, name, contents, predicate, changed)
+    for name in previous_tables:
         publication.drop(name)
-    layouts = {name: holding.layout(predicate) for name, predicate in predicates.items()}
+    layouts = {name: contents.layout(predicate) for name, predicate in predicates.items()}
     return replace(
         origin,
-        types={name: holding.types(predicate) for name, predicate in predicates.items()},
+        types={name: contents.types(predicate) for name, predicate in predicates.items()},
         times={name: layout.times for name, layout in layouts.items() if layout.times},
-        given=given_types(holding.reasoner),
+        given=given_types(contents.reasoner),
         names={name: each.name for name, each in predicates.items() if each.name != name},
         is_calendar=any(layout.is_calendar for layout in layouts.values()),
     )
@@ -118,11 +117,11 @@ def publish_facts(
 def check_values(reasoner: Reasoner, change: Change, delta: Delta) -> None:
     """Raise `DataError` if a table cannot hold the rows of a transaction, which is not committed yet.
 
-    Once the state has it, it must be published: no value may make that fail.
+    After it is committed to the state, it must be published: no value may prevent that.
     """
-    data, known = reasoner.schemas.data, reasoner.predicates()
+    data, predicates = reasoner.schemas.data, reasoner.predicates()
     before = reasoner.schemas
-    then = {name: before.of(each) for name, each in known.items()}
+    then = {name: before.of(predicate) for name, predicate in predicates.items()}
     for name, rows in (*change.update.added.items(), *change.times.added):
         data.note_rows(name, rows.columns)
     now = data.now(change.program, before.facts)
@@ -132,53 +131,60 @@ def check_values(reasoner: Reasoner, change: Change, delta: Delta) -> None:
         columns = added[name].columns if name in added else ()
         if name in then and then[name] != contents and name not in change.program.timed:
             columns = reasoner.engine.storage.rows(name)[0]  # all rows are written again
-        for ids, each, column in zip(columns, with_mixed(contents, EXACTLY), predicate.names, strict=False):
+        for ids, column_contents, column in zip(
+            columns, with_mixed(contents, EXACTLY), predicate.names, strict=False
+        ):
             try:
-                to_typed(dictionary, ids, each)
+                to_typed(dictionary, ids, column_contents)
             except Misfit as misfit:
-                raise misfit_error(misfit, column, predicate.written, each) from None
+                raise misfit_error(misfit, column, predicate.written, column_contents) from None
 
 
 def given_types(reasoner: Reasoner) -> dict[str, list[list[str]]]:
-    """Return the types of a reasoner's explicit facts, which its store does not keep."""
+    """Return the types of a reasoner's explicit facts, which its store does not have."""
     noted = reasoner.schemas.data.noted()
-    return {name: [sorted(each.value for each in types) for types in some] for name, some in noted.items()}
+    return {
+        name: [sorted(kind.value for kind in types) for types in columns] for name, columns in noted.items()
+    }
 
 
 def restore_types(reasoner: Reasoner, before: Manifest, unpublished: bool) -> None:
-    """Give a reasoner that was opened the types of its explicit facts, so that tables keep their columns.
+    """Restore the types of explicit facts in an opened reasoner, so that tables keep their columns.
 
-    A version that tasks derived may lack the types: those of its tables are used instead. Facts that came
-    after the version, if some are `unpublished`, are read.
+    A version that tasks derived may lack the types: those of its tables are used instead. With `unpublished`,
+    the types of facts after the version are read from the facts.
     """
-    data, given = reasoner.schemas.data, before.origin.given
-    data.restore({name: tuple(frozenset(map(Type, each)) for each in some) for name, some in given.items()})
+    data, explicit_types = reasoner.schemas.data, before.origin.given
+    types = {
+        name: tuple(frozenset(map(Type, each)) for each in some) for name, some in explicit_types.items()
+    }
+    data.restore(types)
     for name, predicate in reasoner.program.predicates.items():
-        if (name in given and not unpublished) or not reasoner.engine.storage.explicit(name)[1]:
+        if (name in explicit_types and not unpublished) or not reasoner.engine.storage.explicit(name)[1]:
             continue
-        if name not in given and predicate.written in before.tables:
+        if name not in explicit_types and predicate.written in before.tables:
             data.restore({name: _published_types(predicate.written, before)})
         data.note(name)
 
 
 def _published_types(table: str, before: Manifest) -> tuple[Types, ...]:
-    """Return the types of the arguments of a table, as far as its columns determine them."""
-    found = []
+    """Return the types of the arguments of a table, empty where its columns do not determine them."""
+    table_types = []
     for kind, field in zip(before.origin.types[table], before.tables[table].schema, strict=False):
         types = types_of_column(ColumnType(kind))
         is_known = normal_type(arrow_type(Contents(types))) == field.type
-        found.append(types if is_known else frozenset())
-    return tuple(found)
+        table_types.append(types if is_known else frozenset())
+    return tuple(table_types)
 
 
 def _is_kept(
-    name: str, predicate: Predicate, schema: Any, before: Manifest, holding: PublishedContents
+    name: str, predicate: Predicate, schema: Any, before: Manifest, contents: PublishedContents
 ) -> bool:
-    """Return whether rows that a table has are still written as they were."""
-    origin, layout = before.origin, holding.layout(predicate)
+    """Return whether the existing rows of a table keep their form."""
+    origin, layout = before.origin, contents.layout(predicate)
     return (
         is_same(before.tables[name].schema, normal(schema))
-        and origin.types[name] == holding.types(predicate)  # text may become exact terms, say
+        and origin.types[name] == contents.types(predicate)  # text may become exact terms, say
         and public_name(origin.names.get(name, name)) == public_name(predicate.name)
         and (not layout.times or origin.is_calendar == layout.is_calendar)
     )
@@ -187,11 +193,11 @@ def _is_kept(
 def _change(
     publication: Publication,
     name: str,
-    holding: PublishedContents,
+    contents: PublishedContents,
     predicate: Predicate,
     changed: ChangedRows,
 ) -> None:
-    inserted, deleted = (holding.table(predicate, rows) for rows in (changed.added, changed.removed))
+    inserted, deleted = (contents.table(predicate, rows) for rows in (changed.added, changed.removed))
     publication.change(name, inserted, deleted)
 
 
@@ -202,7 +208,7 @@ def _has_forgotten(name: str) -> DataError:
 
 
 class ResidentReasoner:
-    """The reasoner of the published version, which may stay open from one run to the next. Mutable."""
+    """The reasoner of the published version, which may stay open between runs. Mutable."""
 
     def __init__(
         self, store: Store, state: Callable[[], StateStore], reached: Callable[[str, str], None]
@@ -214,7 +220,7 @@ class ResidentReasoner:
         self._starts: tuple[StoredReasoner, IntervalStarts] | None = None
 
     def open(self, before: Manifest) -> StoredReasoner | None:
-        """Return the reasoner of a version, which is opened unless it is open; None if there is no state."""
+        """Return the reasoner of a version, opened if necessary; None if there is no state."""
         resident = self.reasoner
         if resident is not None and StateStore.number_of(resident) == before.version and resident.is_in_place:
             return resident
@@ -233,22 +239,22 @@ class ResidentReasoner:
             self.reasoner = None
 
     def discard(self) -> None:
-        """Abandon the reasoner, which may be ahead of what is published."""
+        """Abandon the reasoner, which may be ahead of the published version."""
         self._starts = None
         if self.reasoner is not None:
             self.reasoner.abandon()
             self.reasoner = None
 
     def contents(self, reasoner: StoredReasoner) -> PublishedContents:
-        """Return what a reasoner holds, as it is published."""
+        """Return the facts of a reasoner in their published form."""
         is_advanced = reasoner.time.past.time is not None
         current = self._store.current() if is_advanced else None
         return PublishedContents(reasoner, starts=self._interval_starts(reasoner, current))
 
     def advance(self, reasoner: StoredReasoner, before: Manifest, to: str) -> None:
-        """Advance time by a transaction that changes no fact: the state is still that of the version.
+        """Advance time by a transaction that changes no fact: the state stays at the version.
 
-        Rows that are dropped from memory stay in tables.
+        Rows that are dropped from memory remain in tables.
         """
         point, past = point_at(to), reasoner.time.past.time
         if point.start is None or (past is not None and past >= point.start):
@@ -262,7 +268,7 @@ class ResidentReasoner:
         self._reached("time advanced", to)
 
     def _interval_starts(self, reasoner: StoredReasoner, before: Manifest | None) -> IntervalStarts:
-        """Return when the intervals began that a reasoner has forgotten in part."""
+        """Return the beginnings of intervals that a reasoner has forgotten in part."""
         if self._starts is None or self._starts[0] is not reasoner:
             self._starts = reasoner, IntervalStarts(reasoner.time)
             if before is not None:
@@ -271,7 +277,7 @@ class ResidentReasoner:
 
 
 def _starts_in(published: Published, before: Manifest, reasoner: Reasoner) -> IntervalStarts:
-    """Return when the intervals of published rows began that the reasoner has forgotten in part."""
+    """Return the beginnings of published intervals that the reasoner has forgotten in part."""
     starts = IntervalStarts(reasoner.time)
     if reasoner.time.past.time is not None:
         for name, predicate in reasoner.program.predicates.items():
@@ -285,7 +291,7 @@ def rows_open_in(
 ) -> tuple[list[Any], RowTimes]:
     """Return the rows of a table that reach up to the time that was advanced to, or beyond, and their times.
 
-    The table is read some rows at a time, and constants of other rows are not added to the reasoner.
+    The table is read in batches, and constants of other rows are not added to the reasoner.
     """
     origin, time = before.origin, reasoner.time
     layout = TableLayout(tuple(before.tables[name].schema.names), origin.times[name], origin.is_calendar)
@@ -306,21 +312,21 @@ def rows_open_in(
             parts.append(encoded(name, table, before, reasoner.engine))
     if not parts:
         timeline = time.store.timeline
-        none = np.zeros(0, np.int64)
-        return list(no_rows(layout.arguments).columns), RowTimes(timeline, none, none)
+        nothing = np.zeros(0, np.int64)
+        return list(no_rows(layout.arguments).columns), RowTimes(timeline, nothing, nothing)
     rows = concatenate(parts)
     times, _ = times_in(rows, layout, reasoner.engine.storage.dictionary, origin.is_integer_time)
     return list(rows.columns[: layout.arguments]), times
 
 
 def change_to(publication: Publication, published: Published, name: str, now: Any) -> None:
-    """Change a table to the rows that it has now, found by comparing all of them."""
+    """Change a table to its new rows, by a comparison with all old ones."""
     then = published.read(name, publication.base)
     change_between(publication, name, then, now)
 
 
 def change_between(publication: Publication, name: str, then: Any, now: Any) -> None:
-    """Change a table by the rows that differ, of some that it has now and of others in their place."""
+    """Change a table by the difference of some old rows and the new rows in their place."""
     now = table_files.fitted(now, then.schema)
     is_old, is_kept = table_files.found_in(now, then)
     inserted, deleted = now.filter(pa.array(~is_old)), then.filter(pa.array(~is_kept))
@@ -328,29 +334,29 @@ def change_between(publication: Publication, name: str, then: Any, now: Any) -> 
         publication.change(name, inserted, deleted)
 
 
-# ---- The state of a version, or some predicates of it, derived again.
+# ---- Deriving the state of a version, or some of its predicates, again.
 
 
 def rebuild(state: StateStore, store: Store, before: Manifest, program: Program) -> bool:
-    """Make the state of a version from the tables of explicit facts; return whether that can be done.
+    """Rebuild the state of a version from tables of explicit facts; return whether it is possible.
 
-    It cannot where a predicate is explicit and derived, where facts hold at times or terms are equal, or
-    where columns do not have all of a value: the tables do not determine the explicit facts then. It is not
-    done either if other facts follow than were published.
+    It is impossible if a predicate is both explicit and derived, with temporal facts or equality, or if
+    columns have only a part of values: then tables do not determine the explicit facts. It also fails if
+    other facts are derived than were published.
     """
-    given = {name for name in program.predicates if name in before.origin.given}
-    if not _has_known_change(before, program, given):
+    explicit = {name for name in program.predicates if name in before.origin.given}
+    if not _determines_explicit_facts(before, program, explicit):
         return False
     reasoner = state.begin(before.version, program)
     restore_types(reasoner, before, unpublished=False)
-    for name in given:
+    for name in explicit:
         table = program.predicates[name].written
         reasoner.load(name, _batches(table, store, before))
         aside = aside_table(table, before.origin.names)
-        if aside is not None:  # rows that are left out were explicit, too
+        if aside is not None:  # dropped rows were also explicit
             reasoner.load(name, _batches(aside, store, before, without=1))
     reasoner.materialise()
-    names = {each.name: table for table, each in tables_of(program).items()}
+    names = {predicate.name: table for table, predicate in tables_of(program).items()}
     counts = {table: reasoner.engine.storage.rows(name)[1] for name, table in names.items()}
     if counts != {name: table.rows for name, table in before.tables.items()}:
         state.remove_unpublished(None)
@@ -361,38 +367,39 @@ def rebuild(state: StateStore, store: Store, before: Manifest, program: Program)
 
 
 def depended_on(program: Program, names: Iterable[str]) -> set[str]:
-    """Return predicates and all that they depend on."""
-    found, waiting = set(names), list(names)
+    """Return the predicates, and all predicates that they depend on."""
+    reached, waiting = set(names), list(names)
     while waiting:
         name = waiting.pop()
         for rule in program.rules:
             if rule.head.predicate == name:
-                read = rule.read - found
-                found |= read
-                waiting += read
-    return found
+                unvisited = rule.read - reached
+                reached |= unvisited
+                waiting += unvisited
+    return reached
 
 
 def differing(reasoner: Reasoner, names: Iterable[str], settings: Mapping[str, Any]) -> list[str]:
-    """Derive predicates again from explicit facts; return those of which a reasoner holds other facts.
+    """Derive predicates again from explicit facts; return those with other facts than in the reasoner.
 
-    The reasoner has no facts at times, and no equality.
+    The reasoner has no temporal facts, and no equality.
     """
     program = reasoner.program
     needed = depended_on(program, names)
     rules = tuple(rule for rule in program.rules if rule.head.predicate in needed)
-    again = Reasoner(replace(program, rules=rules, facts=(), imports=(), exports=(), queries=()), **settings)
+    program_again = replace(program, rules=rules, facts=(), imports=(), exports=(), queries=())
+    rederived = Reasoner(program_again, **settings)
     for name in needed & program.predicates.keys():
         columns, count = reasoner.engine.storage.explicit(name)
         if count:
-            again.load(name, _exactly(program.predicates[name], columns, count, reasoner))
-    again.materialise()
-    found = []
+            rederived.load(name, _exactly(program.predicates[name], columns, count, reasoner))
+    rederived.materialise()
+    different = []
     for name in sorted(needed & {rule.head.predicate for rule in rules}):
-        held, derived = (_texts(program.predicates[name], each) for each in (reasoner, again))
-        if held.num_rows != derived.num_rows or not all(each.all() for each in found_in(held, derived)):
-            found.append(name)
-    return found
+        current, derived = (_texts(program.predicates[name], each) for each in (reasoner, rederived))
+        if current.num_rows != derived.num_rows or not all(each.all() for each in found_in(current, derived)):
+            different.append(name)
+    return different
 
 
 def _texts(predicate: Predicate, reasoner: Reasoner) -> Any:
@@ -406,22 +413,22 @@ def _relation(predicate: Predicate, columns: Any, count: int, reasoner: Reasoner
 
 
 def _exactly(predicate: Predicate, columns: Any, count: int, reasoner: Reasoner) -> Iterator[Batch]:
-    """Yield rows of a reasoner's as exact terms, for another reasoner."""
+    """Yield rows of a reasoner as exact terms, for another reasoner."""
     if not predicate.arity:
         yield Batch((), count)
         return
     for start in range(0, count, PIECE):
-        some = tuple(column[start : start + PIECE] for column in columns)
-        table = _relation(predicate, some, len(some[0]), reasoner).to_texts("exact").table
+        part = tuple(column[start : start + PIECE] for column in columns)
+        table = _relation(predicate, part, len(part[0]), reasoner).to_texts("exact").table
         types = (ColumnType.TERM,) * predicate.arity
         yield from from_python(table, types, tuple(table.column_names), RejectedRows(OnError.FAIL))
 
 
-def _has_known_change(before: Manifest, program: Program, given: set[str]) -> bool:
+def _determines_explicit_facts(before: Manifest, program: Program, explicit: set[str]) -> bool:
     heads = {rule.head.predicate for rule in program.rules}
-    if program.timed or has_equality(program.predicates) or given & heads or not before.origin.given:
+    if program.timed or has_equality(program.predicates) or explicit & heads or not before.origin.given:
         return False
-    for name in given:
+    for name in explicit:
         table = program.predicates[name].written
         for kind, types in zip(before.origin.types[table], before.origin.given[name], strict=False):
             is_exact = ColumnType(kind) is ColumnType.TERM
@@ -431,7 +438,7 @@ def _has_known_change(before: Manifest, program: Program, given: set[str]) -> bo
 
 
 def _batches(table: str, store: Store, before: Manifest, without: int = 0) -> Iterator[Batch]:
-    """Yield the rows of a table, without some of the last columns."""
+    """Yield the rows of a table, `without` a number of the last columns."""
     predicate = predicate_of(table, before)
     rows, arity = store.read(table, before.version), predicate.arity - without
     if not arity:
@@ -442,60 +449,60 @@ def _batches(table: str, store: Store, before: Manifest, without: int = 0) -> It
     yield from from_python(arguments, types, names, RejectedRows(OnError.FAIL))
 
 
-# ---- Rollback: a new version that holds what an earlier one held.
+# ---- Rollback: a new version with the contents of an earlier one.
 #
-# Numbers only grow, so that readers of changes see this one like any other.
+# Numbers only increase, so that readers of changes treat it as any other version.
 
 
 def roll_back(
     store: Store, version: int | None = None, reached: Callable[[str], None] = lambda _: None
 ) -> Manifest:
-    """Publish what a version held, by default the one before the current one."""
+    """Publish the contents of a version, by default the one before the current one."""
     current = store.manifest()
-    wanted = current.parent if version is None else version
-    if wanted is None:
+    target_number = current.parent if version is None else version
+    if target_number is None:
         message = f"version {current.version} is the first one in `{store.shown}`"
         raise DataError(Diagnostic(codes.JOB_NO_VERSION, message, place=store.shown))
-    target = store.manifest(wanted)
+    target = store.manifest(target_number)
     published = store.published
     with published.writing(on_step=reached) as publication:
         for name, table in target.tables.items():
-            here = current.tables.get(name)
-            if here is not None and here.changed_in == table.changed_in:
+            existing = current.tables.get(name)
+            if existing is not None and existing.changed_in == table.changed_in:
                 continue
-            if here is None or not is_same(here.schema, table.schema):
-                batches = published.dataset(name, wanted).to_batches()
+            if existing is None or not is_same(existing.schema, table.schema):
+                batches = published.dataset(name, target_number).to_batches()
                 publication.write(name, table.schema, (pa.Table.from_batches([each]) for each in batches))
             else:
-                then, now = published.differing(name, current.version, wanted)
+                then, now = published.differing(name, current.version, target_number)
                 change_between(publication, name, then, now)
         for name in current.tables.keys() - target.tables.keys():
             publication.drop(name)
-        # The state is of another version. It goes first: a process that ends here must not leave one that
-        # says it is of the version to come.
-        # Of tables at an address only the job knows the state, and finds out by itself that it is outdated.
-        if store.beside is not None:
-            state = StateStore(store.beside, {})
+        # The state is of another version. It is discarded first: a process that ends here must not leave a
+        # state with the number of the new version. Only the job knows the state of tables at an address, and
+        # detects that it is outdated.
+        if store.local is not None:
+            state = StateStore(store.local, {})
             state.discard()
             state.remove_unpublished(None)
             state.settle()
-        # A stream does not send its batches again.
+        # A stream does not repeat its batches.
         origin = replace(target.origin, reason="rollback", batch=current.batch)
         return Manifest.of(publication.commit(origin.to_json(), reason=origin.reason))
 
 
-# ---- Conversion of folders of versions as jobs published them before there were tables.
+# ---- Conversion of folders of versions in the former format, without tables.
 #
 #     CURRENT                      the number of the current version
-#     versions/7/manifest.json     what version 7 consists of: for each predicate, the files of its rows
-#     versions/7/facts/…           a base, and with the versions after it the rows that came and went
-#     versions/7/rejects/…         rows that were rejected
+#     versions/7/manifest.json     the manifest of version 7: for each predicate, the files of its rows
+#     versions/7/facts/…           a base, or the rows inserted and deleted after it
+#     versions/7/rejects/…         rejected rows
 #
-# Each version becomes one of the new folder, with its origin; what changed between two is found by comparing
-# them. A conversion that was stopped continues where it was.
+# Each version becomes one of the new folder, with its origin; changes between two are found by a comparison.
+# A conversion that was interrupted can be continued.
 
 LAYOUT: Final = 1  # of manifests that are read here
-CONVERTED: Final = "converted"  # the key, in the details of a version, of the number it had
+CONVERTED: Final = "converted"  # the key of the former number, in the details of a version
 _TIMES: Final = (
     ColumnType.STRING,
     ColumnType.STRING,
@@ -515,13 +522,13 @@ def convert(
         raise DataError(Diagnostic(codes.JOB_NO_VERSION, message, place=str(folder), help=help))
     published = Published(target, form)
     current = int((folder / "CURRENT").read_text(encoding="utf-8"))
-    found = (int(each.name) for each in (folder / "versions").iterdir() if each.name.isdecimal())
-    numbers = [each for each in sorted(found) if each <= current and _path(folder, each).is_file()]
-    made = None if published.is_empty else published.current().details.get(CONVERTED)
-    if made is None and not published.is_empty:
+    existing = (int(each.name) for each in (folder / "versions").iterdir() if each.name.isdecimal())
+    numbers = [each for each in sorted(existing) if each <= current and _path(folder, each).is_file()]
+    converted = None if published.is_empty else published.current().details.get(CONVERTED)
+    if converted is None and not published.is_empty:
         message = f"`{target}` has versions of its own"
         raise DataError(Diagnostic(codes.BAD_VALUE, message, place=str(target), help="name another folder"))
-    last = made["version"] if made else 0
+    last = converted["version"] if converted else 0
     conversion = _Conversion(folder, published)
     before = None
     for number in numbers:
@@ -533,7 +540,7 @@ def convert(
 
 
 def delete_former(folder: Path) -> None:
-    """Delete the versions of a folder that has been converted; other files in it stay."""
+    """Delete the versions of a converted folder; other files in it are kept."""
     (folder / "CURRENT").unlink()
     shutil.rmtree(folder / "versions")
     for name in (".lock", ".sinks"):
@@ -549,17 +556,17 @@ def _path(folder: Path, number: int) -> Path:
 def _manifest(folder: Path, number: int) -> Any:
     path = _path(folder, number)
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if found["layout"] != LAYOUT:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        if manifest["layout"] != LAYOUT:
             raise ValueError("it was written by another version of tidelog")
-        return found
+        return manifest
     except (OSError, ValueError, KeyError) as error:
         message = f"`{path}` is not the manifest of a version: {error}"
         raise DataError(Diagnostic(codes.JOB_DAMAGED, message, place=str(path))) from None
 
 
 class _Conversion:
-    """One folder being converted. Mutates itself and the new folder."""
+    """The conversion of one folder. Mutates itself and the new folder."""
 
     def __init__(self, folder: Path, published: Published) -> None:
         self._folder = folder
@@ -570,15 +577,15 @@ class _Conversion:
         """Publish a version; return its number in the new folder."""
         origin = self._origin(manifest)
         with self._published.writing() as publication:
-            known = set(publication.base.tables) if publication.base else set()
+            remaining = set(publication.base.tables) if publication.base else set()
             for name, table in manifest["tables"].items():
                 then: Any = before["tables"].get(name) if before else None
-                is_there = table["written"] in known and then is not None
-                known.discard(table["written"])
-                if is_there and then["facts"] == table["facts"] and then["types"] == table["types"]:
+                has_table = table["written"] in remaining and then is not None
+                remaining.discard(table["written"])
+                if has_table and then["facts"] == table["facts"] and then["types"] == table["types"]:
                     continue
-                self._table(publication, manifest, table, then if is_there else None)
-            for name in known:
+                self._table(publication, manifest, table, then if has_table else None)
+            for name in remaining:
                 publication.drop(name)
             origin = replace(origin, inputs=self._with_rejects(origin.inputs, publication.number))
             details = {**origin.to_json(), CONVERTED: {"version": manifest["version"]}}
@@ -594,11 +601,11 @@ class _Conversion:
             parts = (slice_of(now, start) for start in range(0, now.count, PIECE))
             publication.write(name, schema, (self._arrow(each, table, layout, schema) for each in parts))
             return
-        old = self._rows(then)
-        inserted, deleted = without(now, old), without(old, now)
+        old_rows = self._rows(then)
+        inserted, deleted = without(now, old_rows), without(old_rows, now)
         if inserted.count or deleted.count:
-            both = (self._arrow(each, table, layout, schema) for each in (inserted, deleted))
-            publication.change(name, *both)
+            tables = (self._arrow(each, table, layout, schema) for each in (inserted, deleted))
+            publication.change(name, *tables)
 
     # ---- rows
 
@@ -606,30 +613,30 @@ class _Conversion:
         """Return the rows of the files of a table."""
         rows = no_rows(len(table["types"]))
         for part in table["facts"]:
-            some = self._part(part, table)
-            rows = without(rows, some) if part["role"] == "removed" else concatenate([rows, some])
+            part_rows = self._part(part, table)
+            rows = without(rows, part_rows) if part["role"] == "removed" else concatenate([rows, part_rows])
         return distinct([rows])
 
     def _part(self, part: Any, table: Any) -> Rows:
         path = self._folder / part["path"]
         try:
-            found = pq.read_table(path)
+            rows_read = pq.read_table(path)
         except (OSError, pa.ArrowException) as error:
             message = f"`{path}` is damaged: {str(error).splitlines()[0]}"
             raise DataError(Diagnostic(codes.JOB_DAMAGED, message, place=str(path))) from error
-        if found.num_rows != part["rows"]:
-            message = f"`{path}` is damaged: it has {found.num_rows} rows instead of {part['rows']}"
+        if rows_read.num_rows != part["rows"]:
+            message = f"`{path}` is damaged: it has {rows_read.num_rows} rows instead of {part['rows']}"
             raise DataError(Diagnostic(codes.JOB_DAMAGED, message, place=str(path)))
         types = tuple(map(ColumnType, part["types"]))
         if not types:
-            return Rows((), found.num_rows)
+            return Rows((), rows_read.num_rows)
         count = len(types) - part["times"]
-        arguments, names = found.select(range(count)), tuple(table["columns"][:count])
+        arguments, names = rows_read.select(range(count)), tuple(table["columns"][:count])
         columns = encoded_columns(arguments, types[:count], names, self._engine)
-        for column, kind in zip(found.columns[count:], types[count:], strict=True):
+        for column, kind in zip(rows_read.columns[count:], types[count:], strict=True):
             plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
             columns.append(ids_in(plain, kind, self._engine.storage.dictionary))
-        return Rows(tuple(columns), found.num_rows)
+        return Rows(tuple(columns), rows_read.num_rows)
 
     def _arrow(self, rows: Rows, table: Any, layout: TableLayout, schema: Any) -> Any:
         times = _TIMES[: layout.times]
@@ -640,31 +647,31 @@ class _Conversion:
 
     def _origin(self, manifest: Any) -> VersionOrigin:
         tables, time = manifest["tables"], manifest.get("time")
-        known = {
+        values = {
             **{key: manifest[key] for key in ("reason", "job", "program", "rules", "inputs", "batch")},
             "engine": manifest.get("engine", "columnar"),
             "treatment": manifest.get("treatment"),
-            "types": {each["written"]: each["types"][: _arguments(each)] for each in tables.values()},
-            "times": {each["written"]: each["times"] for each in tables.values() if each.get("times")},
-            "names": {each["written"]: name for name, each in tables.items() if each["written"] != name},
+            "types": {table["written"]: table["types"][: _arguments(table)] for table in tables.values()},
+            "times": {table["written"]: table["times"] for table in tables.values() if table.get("times")},
+            "names": {table["written"]: name for name, table in tables.items() if table["written"] != name},
             "is_integer_time": bool(time and time["timeline"][1]),
             "is_calendar": bool(time and time["timeline"][2]),
         }
-        return VersionOrigin.from_json(known)
+        return VersionOrigin.from_json(values)
 
     def _with_rejects(self, inputs: Mapping[str, InputRecord], number: int) -> Mapping[str, InputRecord]:
-        """Return inputs whose files of rejected rows are copied next to the new tables."""
-        found = {}
-        for key, each in inputs.items():
-            if each.rejects is not None:
-                name = f"{REJECTS}/{number}/{Path(each.rejects).name}"
-                source, copy = self._folder / each.rejects, self._published.folder.local / name
+        """Copy the files of rejected rows next to the new tables, and return inputs with the new paths."""
+        moved = {}
+        for key, record in inputs.items():
+            if record.rejects is not None:
+                name = f"{REJECTS}/{number}/{Path(record.rejects).name}"
+                source, copy = self._folder / record.rejects, self._published.folder.local / name
                 if source.is_file():
                     copy.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(source, copy)
-                each = replace(each, rejects=name if source.is_file() else None)
-            found[key] = each
-        return found
+                record = replace(record, rejects=name if source.is_file() else None)
+            moved[key] = record
+        return moved
 
 
 def _arguments(table: Any) -> int:
@@ -678,10 +685,10 @@ def _layout(manifest: Any, table: Any) -> TableLayout:
 
 def _contents(table: Any) -> tuple[Contents, ...]:
     kinds = map(ColumnType, table["types"][: _arguments(table)])
-    return with_mixed((Contents(types_of_column(each)) for each in kinds), EXACTLY)
+    return with_mixed((Contents(types_of_column(kind)) for kind in kinds), EXACTLY)
 
 
 def _schema(table: Any) -> Any:
-    """Return the columns of the new table: as jobs publish them today."""
+    """Return the columns of the new table, as jobs publish them now."""
     arrow = {ColumnType.STRING: pa.string(), ColumnType.BOOLEAN: pa.bool_()}
     return schema_of(table["columns"], _contents(table), [arrow[kind] for kind in _TIMES])

@@ -1,9 +1,9 @@
-"""Reports of runs: what was read, derived and published, and what guards found; OpenLineage events.
+"""Reports of runs: rows read, derived and published, and findings of guards; OpenLineage events.
 
-A report is data, written as JSON, which `read_report` reads again; `operating` makes a page of it. A log has
-one line for each run that began and one for each that ended, so that a killed run shows. An OpenLineage event
-is JSON, made by `start_event` and `end_event`, and goes to a file or to a server by `emit`; errors there are
-warnings: lineage is worth less than the run. Its structure is that of the OpenLineage specification 2-0-2 and
+A report is data, written as JSON, which `read_report` reads back; `operating` renders it as a page. A log has
+one line for each run that began and one for each that ended, which reveals killed runs. An OpenLineage event
+is JSON, created by `start_event` and `end_event`, and sent to a file or a server by `emit`; errors there are
+warnings, as lineage must not fail a run. Its structure is that of the OpenLineage specification 2-0-2 and
 of its facets.
 """
 
@@ -15,7 +15,7 @@ import os
 import threading
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -28,6 +28,7 @@ from tidelog.durable import append_line
 from tidelog.errors import DataError, Diagnostic, Severity, codes
 from tidelog.pipeline.guards import Assertion, GuardFinding, GuardSeverity, Measures, SourceMeasure
 from tidelog.pipeline.job_settings import OpenLineageSettings
+from tidelog.records import dataclass
 from tidelog.show.column_lineage import ColumnOrigin, How, Lineage, PredicateDependency
 
 FORMAT: Final = "tidelog-run"
@@ -41,14 +42,14 @@ class Outcome(StrEnum):
     """How a run ended."""
 
     PUBLISHED = "published"
-    UNCHANGED = "unchanged"  # nothing had changed: no version was made
+    UNCHANGED = "unchanged"  # nothing had changed: there is no new version
     REFUSED = "refused"  # a guard or expectation does not hold: nothing was published
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """What was read of a source. One that had not changed was not read, and has its figures from before."""
+    """The counts of a source. An unchanged one was not read, and has its former counts."""
 
     source: str
     predicate: str
@@ -56,13 +57,13 @@ class SourceReport:
     rejected: int = 0
     filtered: int = 0
     seconds: float | None = None
-    newest: str | None = None  # when its newest file or last commit was made, as ISO 8601
+    newest: str | None = None  # time of its newest file or last commit, as ISO 8601
     was_read: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class PredicateReport:
-    """What was published of a predicate; `dropped` rows were left out by expectations."""
+    """The published counts of a predicate; expectations have left out the `dropped` rows."""
 
     predicate: str
     rows: int
@@ -74,7 +75,7 @@ class PredicateReport:
 
 @dataclass(frozen=True, slots=True)
 class SinkReport:
-    """What was written to a sink."""
+    """The rows written to a sink."""
 
     sink: str
     predicate: str
@@ -83,7 +84,7 @@ class SinkReport:
 
 @dataclass(frozen=True, slots=True)
 class StageReport:
-    """A part of a run, and how long it took."""
+    """A part of a run, and its duration."""
 
     name: str
     seconds: float
@@ -103,7 +104,7 @@ class RunReport:
     strategy: str = ""
     reason: str = ""  # for the strategy
     attempt: int = 1
-    version: int | None = None  # that was published, or that is current
+    version: int | None = None  # the published or current one
     parent: int | None = None
     sources: tuple[SourceReport, ...] = ()
     predicates: tuple[PredicateReport, ...] = ()
@@ -121,16 +122,23 @@ class RunReport:
         return {"format": FORMAT, "format_version": VERSION, **values}
 
     def measures(self) -> Measures:
-        """Return what a later run is compared with, if this one was published."""
+        """Return the measures with which a later run is compared, if this one was published."""
         sources = (
-            SourceMeasure(one.source, one.predicate, one.rows, one.rejected, one.filtered, _time(one.newest))
-            for one in self.sources
+            SourceMeasure(
+                source.source,
+                source.predicate,
+                source.rows,
+                source.rejected,
+                source.filtered,
+                _time(source.newest),
+            )
+            for source in self.sources
         )
-        return Measures(tuple(sources), {one.predicate: one.rows for one in self.predicates})
+        return Measures(tuple(sources), {item.predicate: item.rows for item in self.predicates})
 
 
 def read_report(values: object, place: str = "<report>") -> RunReport:
-    """Return the report of which `to_json` made these values; raise `DataError` if they are no report."""
+    """Return the report from the values of `to_json`; raise `DataError` if they are no report."""
     if not isinstance(values, dict) or values.get("format") != FORMAT:
         raise _unreadable("not a report of a run", place)
     version = values.get("format_version")
@@ -149,14 +157,14 @@ def _report(values: Mapping[str, Any]) -> RunReport:
         "sinks": _parts(SinkReport, values),
         "stages": _parts(StageReport, values),
         "dependencies": _parts(PredicateDependency, values),
-        "findings": tuple(_finding(one) for one in values.get("findings", ())),
+        "findings": tuple(_finding(item) for item in values.get("findings", ())),
         "assertions": tuple(
-            Assertion(one["subject"], one["guard"], one["holds"], GuardSeverity(one["severity"]))
-            for one in values.get("assertions", ())
+            Assertion(item["subject"], item["guard"], item["holds"], GuardSeverity(item["severity"]))
+            for item in values.get("assertions", ())
         ),
         "outcome": Outcome(values["outcome"]),
     }
-    return _made(RunReport, {**values, **parts})
+    return _from_fields(RunReport, {**values, **parts})
 
 
 Part = TypeVar("Part")
@@ -170,12 +178,12 @@ _KEYS: Final[Mapping[type, str]] = {
 
 
 def _parts(kind: type[Part], values: Mapping[str, Any]) -> tuple[Part, ...]:
-    return tuple(_made(kind, one) for one in values.get(_KEYS[kind], ()))
+    return tuple(_from_fields(kind, item) for item in values.get(_KEYS[kind], ()))
 
 
-def _made(kind: type[Part], values: Mapping[str, Any]) -> Part:
-    """Return an object of the values that its class knows: a later version may have written more."""
-    known = {one.name for one in fields(kind)}  # type: ignore[arg-type]
+def _from_fields(kind: type[Part], values: Mapping[str, Any]) -> Part:
+    """Create an object from the values of its fields; ignore others, of later versions."""
+    known = {item.name for item in fields(kind)}  # type: ignore[arg-type]
     return kind(**{key: value for key, value in values.items() if key in known})
 
 
@@ -208,8 +216,8 @@ def _time(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
-def _unreadable(what: str, place: str) -> DataError:
-    return DataError(Diagnostic(codes.NOT_A_REPORT, what, place=place))
+def _unreadable(message: str, place: str) -> DataError:
+    return DataError(Diagnostic(codes.NOT_A_REPORT, message, place=place))
 
 
 # ---- files
@@ -234,12 +242,12 @@ def load_report(path: Path) -> RunReport:
 
 
 def append(path: Path, event: Mapping[str, Any]) -> None:
-    """Append an event to a log, as one line that is on the disk when this returns."""
+    """Append an event to a log durably, as one line."""
     append_line(path, json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def log_start(folder: Path, job: str, run: str, started: str, attempt: int = 1) -> None:
-    """Note in the log of a folder that a run begins."""
+    """Append the beginning of a run to the log of a folder."""
     event = {"event": STARTED, "job": job, "run": run, "started": started, "attempt": attempt}
     append(folder / LOG, event)
 
@@ -281,13 +289,13 @@ def read_log(path: Path) -> RunLog:
     return RunLog(tuple(runs), tuple(run for run, _ in begun), damaged)
 
 
-# ---- OpenLineage: which datasets a run reads and writes, and which columns come from which.
+# ---- OpenLineage: the datasets that a run reads and writes, and the lineage of columns.
 
 PRODUCER: Final = f"urn:tidelog:{__version__}"
 SPECIFICATION: Final = "https://openlineage.io/spec/2-0-2/OpenLineage.json"
 _FACETS: Final = "https://openlineage.io/spec/facets"
 _OBJECT_STORES: Final = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "abfss": "abfss", "wasbs": "wasbs"}
-_DATABASES: Final = {"postgresql": "postgres"}  # where OpenLineage has another name than JDBC
+_DATABASES: Final = {"postgresql": "postgres"}  # with another name in OpenLineage than in JDBC
 _PATTERN: Final = frozenset("*?[{")
 
 Event = dict[str, Any]
@@ -295,7 +303,7 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class DatasetField:
-    """A column of a dataset, and its type as its owner calls it."""
+    """A column of a dataset, and its type in the terms of its owner."""
 
     name: str
     type: str | None = None
@@ -305,8 +313,8 @@ class DatasetField:
 class Dataset:
     """A dataset that a run reads or writes, as the facts of a predicate.
 
-    `fields` are its columns, in the order of the predicate's columns, by the names that they have there.
-    `source` is what the report calls it, of an input.
+    `fields` are its columns, in the order of the predicate's columns, by their names in the dataset.
+    `source` is the name of an input in the report.
     """
 
     namespace: str
@@ -327,7 +335,7 @@ class ParentRun:
 
 @dataclass(frozen=True)
 class LineageJob:
-    """What runs: its name in OpenLineage, what it reads and writes, and who started it."""
+    """A job: its name in OpenLineage, the datasets that it reads and writes, and its parent run."""
 
     namespace: str
     name: str
@@ -338,7 +346,7 @@ class LineageJob:
 
 
 def read_parent(text: str) -> ParentRun | None:
-    """Return the parent run that `OPENLINEAGE_PARENT_ID` names as `namespace/job/run`, if it names one.
+    """Parse the parent run in `OPENLINEAGE_PARENT_ID`, `namespace/job/run`; None if it is none.
 
     >>> read_parent("airflow/shop.orders/3b452093-782c-4ef2-9c0c-aafe2aa6f34d").name
     'shop.orders'
@@ -352,7 +360,7 @@ def read_parent(text: str) -> ParentRun | None:
 
 
 def dataset_name(place: str, table: str | None = None) -> tuple[str, str]:
-    """Return the namespace and the name that OpenLineage has for a file, a folder or a table of a database.
+    """Return the namespace and the name in OpenLineage of a file, a folder or a table of a database.
 
     Paths must be absolute. A pattern becomes the folder before it. Users, passwords and options in addresses
     are left out.
@@ -364,14 +372,14 @@ def dataset_name(place: str, table: str | None = None) -> tuple[str, str]:
     """
     if place.startswith("jdbc:"):
         return _database(place.removeprefix("jdbc:"), table)
-    scheme, separator, rest = place.partition("://")
+    scheme, separator, remainder = place.partition("://")
     if not separator:
         return "file", _folder(place)
-    authority, slash, path = rest.partition("/")
+    authority, slash, path = remainder.partition("/")
     if scheme == "file":
         return "file", _folder(slash + path)
     scheme = _OBJECT_STORES.get(scheme, scheme)
-    if scheme not in ("abfss", "wasbs"):  # before their @ is a container, in other schemes a user
+    if scheme not in ("abfss", "wasbs"):  # their authority begins with a container, not a user
         authority = authority.rpartition("@")[2]
     folder = _folder(slash + path)
     return f"{scheme}://{authority}", folder.lstrip("/") if scheme in _OBJECT_STORES.values() else folder
@@ -389,12 +397,12 @@ def _database(address: str, table: str | None) -> tuple[str, str]:
 
 def _folder(path: str) -> str:
     """Return a path, or the folder before a pattern in it."""
-    kept = []
+    parts = []
     for part in path.split("/"):
         if _PATTERN & set(part):
             break
-        kept.append(part)
-    return "/".join(kept) or "/"
+        parts.append(part)
+    return "/".join(parts) or "/"
 
 
 # ---- events
@@ -403,8 +411,8 @@ def _folder(path: str) -> str:
 def start_event(job: LineageJob, run: str, at: str) -> Event:
     """Return the event of a run that begins; `run` is a UUID, `at` a time as ISO 8601 with a time zone."""
     event = _event("START", job, run, at)
-    event["inputs"] = [_dataset(one) for one in job.inputs]
-    event["outputs"] = [_dataset(one) for one in job.outputs]
+    event["inputs"] = [_dataset(dataset) for dataset in job.inputs]
+    event["outputs"] = [_dataset(dataset) for dataset in job.outputs]
     return event
 
 
@@ -423,22 +431,22 @@ def end_event(job: LineageJob, report: RunReport, lineage: Lineage, at: str) -> 
         seconds=report.seconds,
         findings=[
             {
-                "severity": str(one.severity),
-                "guard": one.guard,
-                "subject": one.subject,
-                "message": one.message,
+                "severity": str(item.severity),
+                "guard": item.guard,
+                "subject": item.subject,
+                "message": item.message,
             }
-            for one in report.findings
+            for item in report.findings
         ],
     )
     if failed:
-        message = report.error or "; ".join(one.message for one in report.findings if one.is_failure)
+        message = report.error or "; ".join(item.message for item in report.findings if item.is_failure)
         event["run"]["facets"]["errorMessage"] = _named_facet(
             "1-0-0", "ErrorMessageRunFacet", message=message, programmingLanguage="PYTHON"
         )
-    event["inputs"] = [_input(one, report) for one in job.inputs]
-    written = job.outputs if report.outcome is Outcome.PUBLISHED else ()
-    event["outputs"] = [_output(one, job, report, lineage) for one in written]
+    event["inputs"] = [_input(item, report) for item in job.inputs]
+    outputs = job.outputs if report.outcome is Outcome.PUBLISHED else ()
+    event["outputs"] = [_output(item, job, report, lineage) for item in outputs]
     return event
 
 
@@ -472,22 +480,22 @@ def _event(kind: str, job: LineageJob, run: str, at: str) -> Event:
     }
 
 
-def _dataset(one: Dataset) -> dict[str, Any]:
+def _dataset(dataset: Dataset) -> dict[str, Any]:
     facets = {}
-    if one.fields:
+    if dataset.fields:
         fields = [
             {"name": field.name} | ({} if field.type is None else {"type": field.type})
-            for field in one.fields
+            for field in dataset.fields
         ]
         facets["schema"] = _named_facet("1-0-0", "SchemaDatasetFacet", fields=fields)
-    return {"namespace": one.namespace, "name": one.name, "facets": facets}
+    return {"namespace": dataset.namespace, "name": dataset.name, "facets": facets}
 
 
-def _input(one: Dataset, report: RunReport) -> dict[str, Any]:
-    dataset = _dataset(one)
+def _input(dataset: Dataset, report: RunReport) -> dict[str, Any]:
+    described = _dataset(dataset)
     facets = {}
     for source in report.sources:
-        if source.source == one.source:
+        if source.source == dataset.source:
             rows = source.rows + source.rejected + source.filtered
             facets["dataQualityMetrics"] = _named_facet(
                 "1-0-2", "DataQualityMetricsInputDatasetFacet", rowCount=rows, columnMetrics={}
@@ -495,44 +503,44 @@ def _input(one: Dataset, report: RunReport) -> dict[str, Any]:
     checks = [
         {"assertion": check.guard, "success": check.holds}
         for check in report.assertions
-        if check.subject == one.source
+        if check.subject == dataset.source
     ]
     if checks:
         facets["dataQualityAssertions"] = _named_facet(
             "1-0-0", "DataQualityAssertionsDatasetFacet", assertions=checks
         )
-    return {**dataset, "inputFacets": facets}
+    return {**described, "inputFacets": facets}
 
 
-def _output(one: Dataset, job: LineageJob, report: RunReport, lineage: Lineage) -> dict[str, Any]:
-    dataset = _dataset(one)
+def _output(dataset: Dataset, job: LineageJob, report: RunReport, lineage: Lineage) -> dict[str, Any]:
+    described = _dataset(dataset)
     if report.version is not None:
-        dataset["facets"]["version"] = _named_facet(
+        described["facets"]["version"] = _named_facet(
             "1-0-0", "DatasetVersionDatasetFacet", datasetVersion=str(report.version)
         )
-    columns = _column_lineage(one, job.inputs, lineage)
+    columns = _column_lineage(dataset, job.inputs, lineage)
     if columns is not None:
-        dataset["facets"]["columnLineage"] = columns
+        described["facets"]["columnLineage"] = columns
     facets = {}
     for figures in report.predicates:
-        if figures.predicate == one.predicate:
+        if figures.predicate == dataset.predicate:
             facets["outputStatistics"] = _named_facet(
                 "1-0-0", "OutputStatisticsOutputDatasetFacet", rowCount=figures.rows
             )
-    return {**dataset, "outputFacets": facets}
+    return {**described, "outputFacets": facets}
 
 
-def _column_lineage(one: Dataset, inputs: Sequence[Dataset], lineage: Lineage) -> dict[str, Any] | None:
+def _column_lineage(dataset: Dataset, inputs: Sequence[Dataset], lineage: Lineage) -> dict[str, Any] | None:
     """Return the facet of column lineage: origins that all columns share are listed once."""
-    columns = list(lineage.of(one.predicate).values())
-    if not columns or len(columns) != len(one.fields):
+    columns = list(lineage.of(dataset.predicate).values())
+    if not columns or len(columns) != len(dataset.fields):
         return None
     shared = set(columns[0]).intersection(*columns[1:])
     common = {origin for origin in shared if not origin.how.is_direct}
     places = _Inputs(inputs, lineage)
     fields = {
         field.name: {"inputFields": places.fields(origin for origin in origins if origin not in common)}
-        for field, origins in zip(one.fields, columns, strict=True)
+        for field, origins in zip(dataset.fields, columns, strict=True)
     }
     facet = _named_facet("1-2-0", "ColumnLineageDatasetFacet", fields=fields)
     if common:
@@ -541,31 +549,32 @@ def _column_lineage(one: Dataset, inputs: Sequence[Dataset], lineage: Lineage) -
 
 
 class _Inputs:
-    """The columns of inputs, by the names that they have in their datasets."""
+    """The columns of inputs, by their names in datasets."""
 
     def __init__(self, inputs: Sequence[Dataset], lineage: Lineage) -> None:
         self.inputs = inputs
         self.places = {
             (predicate, name): place
-            for predicate in {one.predicate for one in inputs}
+            for predicate in {dataset.predicate for dataset in inputs}
             for place, name in enumerate(lineage.of(predicate))
         }
 
     def fields(self, origins: Iterable[ColumnOrigin]) -> list[dict[str, Any]]:
-        """Return the fields of datasets that these origins are, each with how it takes part."""
-        found: dict[tuple[str, str, str], list[How]] = {}
+        """Return the fields of datasets for these origins, each with its transformations."""
+        kinds_by_field: dict[tuple[str, str, str], list[How]] = {}
         for origin in origins:
             column = origin.column
             place = self.places.get((column.predicate, column.name))
-            for one in self.inputs:
-                if one.predicate == column.predicate and place is not None and place < len(one.fields):
-                    key = one.namespace, one.name, one.fields[place].name
-                    hows = found.setdefault(key, [])
+            for dataset in self.inputs:
+                fields = dataset.fields
+                if dataset.predicate == column.predicate and place is not None and place < len(fields):
+                    key = dataset.namespace, dataset.name, fields[place].name
+                    hows = kinds_by_field.setdefault(key, [])
                     if origin.how not in hows:
                         hows.append(origin.how)
         return [
             {"namespace": key[0], "name": key[1], "field": key[2], "transformations": _transformations(hows)}
-            for key, hows in found.items()
+            for key, hows in kinds_by_field.items()
         ]
 
 
@@ -587,9 +596,9 @@ def _facet(schema: str, /, **values: Any) -> dict[str, Any]:
 def emit(
     event: Event, settings: OpenLineageSettings, folder: Path, environment: Mapping[str, str] = os.environ
 ) -> tuple[Diagnostic, ...]:
-    """Write and send an event as the settings say; return a warning for each place that did not take it.
+    """Write and send an event by the settings; return a warning for each failure.
 
-    A relative file lies in `folder`. No error is raised, and no more time is spent than `settings.seconds`.
+    A relative path is below `folder`. It raises no error, and takes at most `settings.seconds`.
     """
     warnings = []
     if settings.file is not None:
@@ -603,12 +612,12 @@ def emit(
         address = f"{settings.url.rstrip('/')}/{settings.endpoint.lstrip('/')}"
         reason = _within(settings.seconds, lambda: _post(address, event, key, settings.seconds))
         if reason is not None:
-            warnings.append(_warning(_shown(address), reason))
+            warnings.append(_warning(_without_credentials(address), reason))
     return tuple(warnings)
 
 
 def _post(address: str, event: Event, key: str | None, seconds: float) -> str | None:
-    """Send an event; return why it was not taken, or None."""
+    """Send an event; return the reason of a failure, or None."""
     headers = {"Content-Type": "application/json"}
     if key is not None:
         headers["Authorization"] = f"Bearer {key}"
@@ -623,16 +632,16 @@ def _post(address: str, event: Event, key: str | None, seconds: float) -> str | 
 
 
 def _within(seconds: float, work: Callable[[], str | None]) -> str | None:
-    """Return what work returns, or that it took too long.
+    """Return the result of `work`, or the reason that it took too long.
 
-    The limit of a socket is one for each of its operations: a server that sends a byte now and then would
-    hold up the run for as long as it likes.
+    The timeout of a socket applies to each operation: a server that sends a byte now and then could delay
+    the run for ever.
     """
-    found: list[str | None] = []
-    thread = threading.Thread(target=lambda: found.append(work()), daemon=True)
+    results: list[str | None] = []
+    thread = threading.Thread(target=lambda: results.append(work()), daemon=True)
     thread.start()
     thread.join(seconds)
-    return found[0] if found else f"no answer within {seconds:g} s"
+    return results[0] if results else f"no answer within {seconds:g} s"
 
 
 def _warning(place: str, reason: str) -> Diagnostic:
@@ -640,7 +649,7 @@ def _warning(place: str, reason: str) -> Diagnostic:
     return Diagnostic(codes.NOT_SENT, message, severity=Severity.WARNING, place=place)
 
 
-def _shown(address: str) -> str:
+def _without_credentials(address: str) -> str:
     """Return an address without user and password."""
     parts = urlsplit(address)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

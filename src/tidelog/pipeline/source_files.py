@@ -1,8 +1,8 @@
 """The files and versioned tables of a source, how each is read, and filters.
 
-What a table's change feed has is not yet what changes in facts: rows may repeat, columns that are not read
-may distinguish them, and different texts may be the same value. An inserted row is a fact now, unless it was
-deleted again. Of the deleted ones, those that still hold are searched among the rows that the table has.
+The change feed of a table does not determine the changes of facts: rows may repeat, may differ in columns
+that are not read, and different texts may be the same value. An inserted row is a fact, unless it was deleted
+again. Deleted rows that are still facts are looked up in the rows of the table.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import gzip
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -53,8 +53,9 @@ from tidelog.publish.published_schemas import CHANGE_TYPE, NUMBER
 from tidelog.publish.table_files import DELETE
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.transaction import Change
+from tidelog.records import dataclass
 
-# ---- The columns of files, as far as their headers and schemas have them.
+# ---- The columns of files, from their headers and schemas.
 
 _FIRST_BYTES = 1 << 16
 
@@ -62,7 +63,7 @@ _FIRST_BYTES = 1 << 16
 def columns_of(files: Iterable[InputFile]) -> tuple[str, ...]:
     """Return the columns of the first of the files: names, or numbers where there are no names.
 
-    Columns that are found by name are in the order of their names: no other order means anything.
+    Columns that are read by name are sorted, as their order has no meaning.
     """
     for file in islice(files, 1):
         if file.format in DELIMITED:
@@ -74,10 +75,10 @@ def columns_of(files: Iterable[InputFile]) -> tuple[str, ...]:
 
 def _of_delimited(file: InputFile) -> tuple[str, ...]:
     with file.open() as stream:
-        found = first_record(stream.read(_FIRST_BYTES), file.delimiter.encode(), file.quoting, 1)
-    if found is None:
+        record = first_record(stream.read(_FIRST_BYTES), file.delimiter.encode(), file.quoting, 1)
+    if record is None:
         return ()
-    fields = tuple(field.decode("utf-8", "replace").removeprefix("\ufeff") for field in found[0].fields)
+    fields = tuple(field.decode("utf-8", "replace").removeprefix("\ufeff") for field in record[0].fields)
     is_named = file.header is Header.NAMES or (
         file.header is Header.DETECTED and bool(file.names) and set(file.names) <= set(fields)
     )
@@ -102,17 +103,17 @@ ROW, KEPT = "row", "kept"
 
 @dataclass(frozen=True)
 class SourceRowFilter:
-    """The rows that satisfy the literals, by the rule `kept(?n) :- row(?n, …), literals .`
+    """A filter by literals, evaluated by the rule `kept(?n) :- row(?n, …), literals .`
 
-    Rows have numbers, so that one that comes twice is kept twice, and what is filtered out can be counted.
+    Rows are numbered, so that duplicates are kept, and the rows that are filtered out can be counted.
     """
 
     program: Program
-    arity: int  # of the rows: columns behind these are kept along
+    arity: int  # of the rows; further columns are not filtered by
 
     @staticmethod
     def of(literals: str | None, predicate: Predicate, span: Span | None) -> SourceRowFilter | None:
-        """Return the filter of literals, whose variables are the predicate's columns; raise its errors."""
+        """Parse a filter, whose variables are the predicate's columns; raise its errors."""
         if literals is None:
             return None
         import tidelog
@@ -128,8 +129,8 @@ class SourceRowFilter:
         try:
             program = tidelog.parse(rule, name="<filter>")
         except ProgramError as error:
-            wrong = [item for item in error.diagnostics if item.severity is Severity.ERROR]
-            reasons = "; ".join(item.message for item in wrong)
+            faults = [item for item in error.diagnostics if item.severity is Severity.ERROR]
+            reasons = "; ".join(item.message for item in faults)
             message = f"the filter `{literals}` is not well formed: {reasons}"
             help = f"it holds literals over {names}"
             raise DataError(Diagnostic(codes.BAD_VALUE, message, span, help)) from None
@@ -155,7 +156,7 @@ def _chosen(column: Column, rows: pa.Array) -> Column:
     return replace(column, values=values.filter(rows))
 
 
-# ---- The files of a source: which columns are read, of which types, for which predicate.
+# ---- The files of a source: the columns to read, and their types.
 
 
 def find_predicate_of(item: Source, program: Program) -> Predicate:
@@ -168,8 +169,8 @@ def find_named(name: str, program: Program, span: object = None) -> Predicate:
     for predicate in program.predicates.values():
         if name in (predicate.name, predicate.written):
             return predicate
-    known = dict.fromkeys(predicate.written for predicate in program.predicates.values())
-    help = suggest(name, known) or f"it has {', '.join(known) or 'none'}"
+    names = dict.fromkeys(predicate.written for predicate in program.predicates.values())
+    help = suggest(name, names) or f"it has {', '.join(names) or 'none'}"
     message = f"the program has no predicate `{name}`"
     raise DataError(Diagnostic(codes.NO_PREDICATE, message, span, help))  # type: ignore[arg-type]
 
@@ -196,27 +197,27 @@ def check_sources(settings: Settings, program: Program) -> None:
 
 
 def with_times(program: Program, settings: Settings) -> Program:
-    """Return the program in which predicates hold at times if their sources say so; raise errors of that."""
-    given = [(source.predicate, source.span) for source in settings.sources if source.times]
-    given += [(stream.predicate or "", stream.span) for stream in settings.streams if stream.times]
-    timed = {find_named(name, program, span).name for name, span in given}
+    """Return the program in which predicates of sources and streams with times are temporal."""
+    timed_names = [(source.predicate, source.span) for source in settings.sources if source.times]
+    timed_names += [(stream.predicate or "", stream.span) for stream in settings.streams if stream.times]
+    timed = {find_named(name, program, span).name for name, span in timed_names}
     return program if timed <= program.given_times else giving_times(program, timed)
 
 
 def data_files_of(
     source: Source, settings: Settings, program: Program, predicate: Predicate
 ) -> list[InputFile]:
-    """Return the files that the paths of a source name, each as it is to be read."""
-    local = [each for each in source.paths if not is_remote(each)]
-    paths = [path for written in local for path in _expanded(written, source, settings)]
-    found = [_data_file(path, source, program, predicate) for path in dict.fromkeys(paths)]
-    for written in source.paths:
-        if is_remote(written):
-            for folder, stored in _stored_files(written, source, settings):
-                made = _data_file(Path(stored.path), source, program, predicate)
-                known = {each.name: getattr(made, each.name) for each in fields(InputFile)}
-                found.append(StoredFile(**{**known, "path": None}, bucket=folder, stored=stored))
-    return found
+    """Return the files of the paths of a source, with how each is read."""
+    local = [address for address in source.paths if not is_remote(address)]
+    paths = [path for pattern in local for path in _expanded(pattern, source, settings)]
+    files = [_data_file(path, source, program, predicate) for path in dict.fromkeys(paths)]
+    for address in source.paths:
+        if is_remote(address):
+            for folder, stored in _stored_files(address, source, settings):
+                file = _data_file(Path(stored.path), source, program, predicate)
+                values = {item.name: getattr(file, item.name) for item in fields(InputFile)}
+                files.append(StoredFile(**{**values, "path": None}, bucket=folder, stored=stored))
+    return files
 
 
 def table_of(source: Source, settings: Settings) -> ForeignTable:
@@ -229,11 +230,13 @@ def table_of(source: Source, settings: Settings) -> ForeignTable:
 
 @contextmanager
 def errors_at(source: Source) -> Iterator[None]:
-    """In the block, errors without a place get that of the source in its job file."""
+    """In the block, add the place of the source in its job file to errors without a place."""
     try:
         yield
     except DataError as error:
-        raise DataError(replace(each, span=each.span or source.span) for each in error.diagnostics) from error
+        raise DataError(
+            replace(fault, span=fault.span or source.span) for fault in error.diagnostics
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -257,7 +260,7 @@ class StoredFile(InputFile):
 
     @property
     def may_wait(self) -> bool:
-        """Whether reading may have to wait for a writer: never."""
+        """Whether reading may wait for a writer: never."""
         return False
 
     def open(self) -> IO[bytes]:
@@ -271,60 +274,62 @@ class StoredFile(InputFile):
         return cast(IO[bytes], gzip.open(stream) if self.compressed else stream)
 
 
-def _stored_files(written: str, source: Source, settings: Settings) -> Iterator[tuple[StorageFolder, Stored]]:
-    """Yield the files of an object store at an address: itself, those in a folder, or of a pattern."""
-    if written.partition("://")[0] not in SCHEMES:
-        message = f"`{written}` is not a file on this machine, nor in an object store"
+def _stored_files(address: str, source: Source, settings: Settings) -> Iterator[tuple[StorageFolder, Stored]]:
+    """Yield the files of an object store at an address: a file, a folder, or a pattern."""
+    if address.partition("://")[0] not in SCHEMES:
+        message = f"`{address}` is not a file on this machine, nor in an object store"
         help = 'mount it, or let Spark read it: name = "spark" in [engine]'
         raise DataError(Diagnostic(codes.NO_FILES, message, source.span, help))
-    parts = written.partition("://")[2].split("/")
+    parts = address.partition("://")[2].split("/")
     first = next((place for place, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     with errors_at(source):
         bucket = StorageFolder.at(f"s3://{parts[0]}", settings.storage)
         bucket.check()
         inside = "/".join(parts[1:first]).strip("/")
         listed = (bucket.below(inside) if inside else bucket).listed()
-        found = [replace(each, path=f"{inside}/{each.path}" if inside else each.path) for each in listed]
-        if not found and inside and first == len(parts):
+        files = [replace(file, path=f"{inside}/{file.path}" if inside else file.path) for file in listed]
+        if not files and inside and first == len(parts):
             above, _, name = inside.rpartition("/")
             listed = (bucket.below(above) if above else bucket).listed()
-            found = [replace(each, path=inside) for each in listed if each.path == name]
+            files = [replace(file, path=inside) for file in listed if file.path == name]
     if first < len(parts):
         pattern = re.compile(_pattern("/".join(parts[1:])))
-        found = [each for each in found if pattern.fullmatch(each.path)]
-    elif [each.path for each in found] != [inside]:
+        files = [file for file in files if pattern.fullmatch(file.path)]
+    elif [file.path for file in files] != [inside]:
         hidden = (".", "_")
-        found = [each for each in found if not each.path.rpartition("/")[2].startswith(hidden)]
-        found = [each for each in found if source.format in (None, format_of(Path(each.path)))]
-        found = [each for each in found if format_of(Path(each.path)) is not None]
-    if not found:
-        raise DataError(Diagnostic(codes.NO_FILES, f"no such file: `{written}`", source.span))
-    for each in sorted(found, key=lambda one: one.path):
-        yield bucket, each
+        files = [file for file in files if not file.path.rpartition("/")[2].startswith(hidden)]
+        files = [file for file in files if source.format in (None, format_of(Path(file.path)))]
+        files = [file for file in files if format_of(Path(file.path)) is not None]
+    if not files:
+        raise DataError(Diagnostic(codes.NO_FILES, f"no such file: `{address}`", source.span))
+    for file in sorted(files, key=lambda each: each.path):
+        yield bucket, file
 
 
-def _pattern(written: str) -> str:
+def _pattern(pattern: str) -> str:
     """Return a pattern of paths as a regular expression: `*` stays within a folder, `**` does not."""
-    made = re.escape(written).replace(r"\*\*/", "(?:.*/)?").replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
-    return made.replace(r"\[", "[").replace(r"\]", "]")
+    expression = (
+        re.escape(pattern).replace(r"\*\*/", "(?:.*/)?").replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
+    )
+    return expression.replace(r"\[", "[").replace(r"\]", "]")
 
 
-def _expanded(written: str, source: Source, settings: Settings) -> list[Path]:
-    """Return the files of a path: itself, those in a folder, or those that a pattern matches."""
-    path = settings.resolve(written)
-    if glob.has_magic(written):
+def _expanded(pattern: str, source: Source, settings: Settings) -> list[Path]:
+    """Return the files of a path: a file, a folder, or a pattern."""
+    path = settings.resolve(pattern)
+    if glob.has_magic(pattern):
         names = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 - the folder may be a pattern too
-        found = [Path(name) for name in names if Path(name).is_file()]
+        files = [Path(name) for name in names if Path(name).is_file()]
     elif path.is_dir():
         inside = data_files([path])
-        found = [child for child in inside if source.format in (None, format_of(child))]
+        files = [child for child in inside if source.format in (None, format_of(child))]
     else:
-        found = [path] if path.is_file() else []
-    if not found:
+        files = [path] if path.is_file() else []
+    if not files:
         names = [child.name for child in path.parent.iterdir()] if path.parent.is_dir() else []
         help = suggest(path.name, names)
         raise DataError(Diagnostic(codes.NO_FILES, f"no such file: `{path}`", source.span, help))
-    return found
+    return files
 
 
 def _data_file(path: Path, source: Source, program: Program, predicate: Predicate) -> InputFile:
@@ -362,14 +367,16 @@ def columns_and_types(
     """Return the types of a source's columns, and the data's names of those of the predicate."""
     declared = program.types_of(predicate)
     types = declared if source.types is None else tuple(map(_type, source.types))
-    wanted = [kind for kind in types if kind is not ColumnType.SKIP]
-    if len(wanted) != predicate.arity:
+    types_read = [kind for kind in types if kind is not ColumnType.SKIP]
+    if len(types_read) != predicate.arity:
         width = counted(predicate.arity, "column")
-        message = f"`{predicate.written}` has {width}, but {len(wanted)} are read for it"
+        message = f"`{predicate.written}` has {width}, but {len(types_read)} are read for it"
         raise DataError(Diagnostic(codes.NO_PREDICATE, message, source.span))
-    for own, given in zip(declared, wanted, strict=True):
-        if predicate.declared and own is not ColumnType.ANY and own is not given:
-            message = f"`{predicate.written}` is declared with {own.value} where the source has {given.value}"
+    for own, type_read in zip(declared, types_read, strict=True):
+        if predicate.declared and own is not ColumnType.ANY and own is not type_read:
+            message = (
+                f"`{predicate.written}` is declared with {own.value} where the source has {type_read.value}"
+            )
             raise DataError(Diagnostic(codes.NO_PREDICATE, message, source.span))
     return types, _names(source, predicate)
 
@@ -383,21 +390,21 @@ def _type(kind: ColumnType | str) -> ColumnType:
 def _names(source: Source, predicate: Predicate) -> tuple[str | None, ...]:
     if source.columns is None:
         return (*predicate.columns, *source.times)
-    known = (*column_names(predicate), *source.times)
+    names = (*column_names(predicate), *source.times)
     if isinstance(source.columns, tuple | list):
-        if len(source.columns) != len(known):
+        if len(source.columns) != len(names):
             count = len(source.columns)
             message = (
-                f"`{predicate.written}` has {counted(len(known), 'column')}, but {count} are named for it"
+                f"`{predicate.written}` has {counted(len(names), 'column')}, but {count} are named for it"
             )
             raise DataError(Diagnostic(codes.NO_PREDICATE, message, source.span))
         return tuple(source.columns)
     for name in source.columns:
-        if name not in known:
+        if name not in names:
             message = f"`{predicate.written}` has no column `{name}`"
-            help = suggest(name, known) or f"it has {', '.join(known)}"
+            help = suggest(name, names) or f"it has {', '.join(names)}"
             raise DataError(Diagnostic(codes.NO_PREDICATE, message, source.span, help))
-    return tuple(source.columns.get(name, name) for name in known)
+    return tuple(source.columns.get(name, name) for name in names)
 
 
 # ---- Sources with versions: foreign Delta and Iceberg tables, read whole or by their changes.
@@ -407,54 +414,56 @@ MOST_LOOKED_UP: Final = 1_000  # values of a column by which files are skipped
 
 @dataclass(frozen=True)
 class VersionedSource:
-    """The table of a source, looked up once in a run: all of the run reads the same version."""
+    """The table of a source, resolved once in a run, so that all of the run reads the same version."""
 
     source: Source
     settings: Settings
     program: Program
 
     @cached_property
-    def found(self) -> ForeignTable:
-        """The version that the run reads."""
+    def foreign(self) -> ForeignTable:
+        """The table in the version that the run reads."""
         return table_of(self.source, self.settings)
 
     @property
     def written(self) -> int | None:
-        """When the version was committed, in nanoseconds, if that is known."""
-        milliseconds = self.found.written
+        """The time at which the version was committed, in nanoseconds, if it is known."""
+        milliseconds = self.foreign.written
         return None if milliseconds is None else milliseconds * 1_000_000
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of its columns, with their types."""
-        return tuple(sorted(f"{each.name}: {each.type}" for each in self.found.schema))
+        return tuple(sorted(f"{field.name}: {field.type}" for field in self.foreign.schema))
 
-    def with_version(self, found: InputRecord) -> InputRecord:
-        """Return an input with the version that is read."""
-        return replace(found, version=self.found.version, identity=self.found.identity)
+    def with_version(self, record: InputRecord) -> InputRecord:
+        """Return the record of an input with the version that is read."""
+        return replace(record, version=self.foreign.version, identity=self.foreign.identity)
 
     def is_same(self, before: InputRecord) -> bool:
         """Return whether an input has the version that a run would read."""
-        return (self.found.version, self.found.identity) == (before.version, before.identity)
+        return (self.foreign.version, self.foreign.identity) == (before.version, before.identity)
 
     # ---- rows
 
     @cached_property
     def _reading(self) -> tuple[ColumnRequest, tuple[str, ...]]:
-        source, names = self.source, self.found.schema.names
+        source, names = self.source, self.foreign.schema.names
         predicate = find_predicate_of(source, self.program)
-        types, called = columns_and_types(source, self.program, predicate)
+        types, names_read = columns_and_types(source, self.program, predicate)
         types = (*types, *time_types_of(source.times, "parquet"))
         with errors_at(source):
-            called = () if ColumnType.SKIP in types else called
-            found = wanted_columns(self.found.schema, types, called, source.shown)
-        places = tuple(dict.fromkeys(found.places))
-        wanted = replace(found, places=tuple(map(places.index, found.places)), times=len(source.times))
-        return wanted, tuple(names[place] for place in places)
+            names_read = () if ColumnType.SKIP in types else names_read
+            request = wanted_columns(self.foreign.schema, types, names_read, source.shown)
+        places = tuple(dict.fromkeys(request.places))
+        request_read = replace(
+            request, places=tuple(map(places.index, request.places)), times=len(source.times)
+        )
+        return request_read, tuple(names[place] for place in places)
 
     @property
-    def wanted(self) -> ColumnRequest:
-        """What is read of `read_columns`."""
+    def request(self) -> ColumnRequest:
+        """How `read_columns` are read."""
         return self._reading[0]
 
     @property
@@ -464,48 +473,51 @@ class VersionedSource:
 
     def read(self, faults: RejectedRows) -> Iterator[Batch]:
         """Yield all rows."""
-        wanted, table = self.wanted, self._table
-        yield from _counted(read_arrow_data(table.batches(self.read_columns), wanted, faults), faults)
+        request, table = self.request, self._table
+        yield from _counted(read_arrow_data(table.batches(self.read_columns), request, faults), faults)
 
     @property
     def _table(self) -> SourceTable:
         with errors_at(self.source):
-            return self.found.table
+            return self.foreign.table
 
     def still(
         self, change: Change, rows: Rows, among: Mapping[str, pa.Array], filter: SourceRowFilter | None
     ) -> Rows:
-        """Return the facts that rows of the table still have; only rows `among` these values are read."""
+        """Return the facts that the table still has; only rows `among` these values are read."""
         faults = RejectedRows(OnError.SKIP)
         is_here = np.zeros(rows.count, dtype=bool)
         batches = self._table.batches(self.read_columns, among)
-        for batch in read_arrow_data(batches, self.wanted, faults):
-            kept = batch if filter is None else filter.keep(batch)
-            codes = codes_of(concatenate([rows, change.encode_batch(kept)]))
+        for batch in read_arrow_data(batches, self.request, faults):
+            rows_kept = batch if filter is None else filter.keep(batch)
+            codes = codes_of(concatenate([rows, change.encode_batch(rows_kept)]))
             is_here |= np.isin(codes[: rows.count], codes[rows.count :])
         return select(rows, is_here)
 
     # ---- changes
 
     def feed(self, before: InputRecord, filter: SourceRowFilter | None) -> SourceChanges:
-        """Return the changes since an input was read; raise `NoFeedError` if all rows must be compared."""
-        if before.identity != self.found.identity:
+        """Return the changes since an input was read; raise `NoFeedError` if they are not usable."""
+        if before.identity != self.foreign.identity:
             raise NoFeedError("the table was replaced")
         if before.version is None or before.is_edited:
             raise NoFeedError("its facts have been changed by other means since it was read")
         try:
-            changes = self.found.changes(before.version)
+            changes = self.foreign.changes(before.version)
         except DataError as error:
             raise NoFeedError(error.diagnostics[0].message) from error
         is_deleted = pc.equal(changes.column(CHANGE_TYPE), DELETE)
         rows = changes.drop_columns([CHANGE_TYPE, NUMBER])
         new_rows, old_rows = rows.filter(pc.invert(is_deleted)), rows.filter(is_deleted)
-        parts = [self._facts(each.select(list(self.read_columns)), filter) for each in (new_rows, old_rows)]
-        (inserted, more), (deleted, less) = parts
+        parts = [
+            self._facts(rows_of_kind.select(list(self.read_columns)), filter)
+            for rows_of_kind in (new_rows, old_rows)
+        ]
+        (inserted, filtered_inserted), (deleted, filtered_deleted) = parts
         tally = replace(
             before,
             rows=before.rows + new_rows.num_rows - old_rows.num_rows,
-            filtered=before.filtered + more - less,
+            filtered=before.filtered + filtered_inserted - filtered_deleted,
         )
         return SourceChanges(
             self,
@@ -518,17 +530,17 @@ class VersionedSource:
         )
 
     def _facts(self, rows: Any, filter: SourceRowFilter | None) -> tuple[list[Batch], int]:
-        """Return rows as facts, and how many the filter leaves out."""
+        """Return rows as facts, and how many the filter removes."""
         faults = RejectedRows(OnError.SKIP)
-        found = list(read_arrow_data([rows], self.wanted, faults))
-        if faults.skipped or sum(batch.rows for batch in found) != rows.num_rows:
+        batches = list(read_arrow_data([rows], self.request, faults))
+        if faults.skipped or sum(batch.rows for batch in batches) != rows.num_rows:
             raise NoFeedError("inserted and deleted rows cannot be read")
-        kept = found if filter is None else [filter.keep(batch) for batch in found]
-        return kept, rows.num_rows - sum(batch.rows for batch in kept)
+        rows_kept = batches if filter is None else [filter.keep(batch) for batch in batches]
+        return rows_kept, rows.num_rows - sum(batch.rows for batch in rows_kept)
 
 
 class NoFeedError(Exception):
-    """The reason why the changes of a table are not known, or do not determine the changes of facts."""
+    """The reason why the changes of a table are unknown, or do not determine the changes of facts."""
 
 
 @dataclass(frozen=True)
@@ -545,34 +557,36 @@ class SourceChanges:
 
     @property
     def shown(self) -> str:
-        """How the step of a run describes it."""
-        found, deleted = self.input, self.deleted_rows.num_rows
-        return f"{found.shown}: +{self.inserted_count:,} −{deleted:,} to version {found.version}"
+        """Its description in a step of a run."""
+        record, deleted = self.input, self.deleted_rows.num_rows
+        return f"{record.shown}: +{self.inserted_count:,} −{deleted:,} to version {record.version}"
 
     def apply(self, change: Change, name: str, still: Callable[[Rows], Rows] | None = None) -> None:
         """Apply the changes to facts of a predicate; `still` returns the deleted rows that still hold."""
         inserted, deleted = (
-            distinct([change.encode_batch(each) for each in some]) if some else None
-            for some in (self.inserted, self.deleted)
+            distinct([change.encode_batch(batch) for batch in batches]) if batches else None
+            for batches in (self.inserted, self.deleted)
         )
         if deleted is None or not deleted.count:
             if inserted is not None:
                 change.correct_rows(name, inserted, None)
             return
-        here = still(deleted) if still else self.table.still(change, deleted, self._lookup(), self.filter)
-        gone = without(deleted, here)
-        present = here if inserted is None else distinct([without(inserted, gone), here])
-        change.correct_rows(name, present, gone)
+        remaining = (
+            still(deleted) if still else self.table.still(change, deleted, self._lookup(), self.filter)
+        )
+        removed = without(deleted, remaining)
+        present = remaining if inserted is None else distinct([without(inserted, removed), remaining])
+        change.correct_rows(name, present, removed)
 
     def _lookup(self) -> Mapping[str, pa.Array]:
-        """Return the values of deleted rows, in columns where no other value means the same."""
-        found = {}
+        """Return the values of deleted rows, for columns in which equal facts have equal values."""
+        values_by_column = {}
         for name in self.table.read_columns:
             values = pc.unique(self.deleted_rows.column(name))
             is_plain = pa.types.is_integer(values.type) or pa.types.is_date(values.type)
             if is_plain and not values.null_count and len(values) <= MOST_LOOKED_UP:
-                found[name] = values
-        return found
+                values_by_column[name] = values
+        return values_by_column
 
 
 def feed_of(
@@ -586,16 +600,16 @@ def feed_of(
 ) -> SourceChanges | None:
     """Return the changes of the only input of a predicate, None if its rows must be compared.
 
-    `inputs` are the inputs of the predicate, each with its table if it has one. Why rows are compared is
-    reported as a step.
+    `inputs` are the inputs of the predicate, each with its table if it has one. The reason for a comparison
+    is reported as a step.
     """
     tables = [(key, table) for key, table in inputs.items() if table is not None]
     if not tables:
         return None
     key, table = tables[0]
-    then = [key for key, each in before.inputs.items() if each.predicate == name]
+    former_keys = [key for key, record in before.inputs.items() if record.predicate == name]
     try:
-        if len(inputs) > 1 or then != [key]:
+        if len(inputs) > 1 or former_keys != [key]:
             raise NoFeedError("its predicate has other sources, or had some")
         if table.source.times:
             raise NoFeedError("its facts are temporal")

@@ -10,7 +10,7 @@ import re
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final
@@ -59,6 +59,7 @@ from tidelog.publish.published_schemas import CHANGE_TYPE, columns_of_changes, i
 from tidelog.publish.table_files import DELETE, INSERT, ROWS, read_file
 from tidelog.reasoner.storing import StoredReasoner
 from tidelog.reasoner.transaction import Change
+from tidelog.records import dataclass
 from tidelog.rewrite.dropped_rows import aside_table, tables_of
 from tidelog.spark.frames import (
     FILES_SCHEMA,
@@ -70,7 +71,7 @@ from tidelog.spark.frames import (
     write_rows,
 )
 from tidelog.spark.frames import ROWS as ONLY
-from tidelog.spark.reading.source_columns import FoundFile, found_files, local_files, source_of
+from tidelog.spark.reading.source_columns import FoundFile, list_files, local_files, source_of
 from tidelog.spark.reading.source_frames import CombinedSources, combine_sources, read_source
 from tidelog.spark.reading.source_rows import SourceRows
 from tidelog.spark.schemas import arrow_of, share_columns
@@ -92,8 +93,8 @@ class SparkBinding:
     source: FactSource
     on_error: str
     is_volatile: bool
-    table: VersionedSource | None = None  # what is read, if it has versions
-    marks: str = ""  # … and a hash of how it is read
+    table: VersionedSource | None = None  # the table that is read, if it has versions
+    marks: str = ""  # a hash of the options by which it is read
 
 
 class SparkInputReader:
@@ -121,8 +122,8 @@ class SparkInputReader:
         items += (_imported(transfer, program) for transfer in program.imports)
         self._items: list[SparkBinding] = with_keys(items)
         self._readings: dict[str, SourceRows] = {}
-        self._together: CombinedSources | None = None
-        self._feeds: dict[str, SourceChanges | None] = {}  # what changed in tables, by predicate
+        self._combined: CombinedSources | None = None
+        self._feeds: dict[str, SourceChanges | None] = {}  # the changes of tables, by predicate
         self._again: Collection[str] = ()  # predicates whose inputs are read whole
         shutil.rmtree(store.rejects(number), ignore_errors=True)  # of a run that failed
 
@@ -131,25 +132,25 @@ class SparkInputReader:
     def edited(self, before: Manifest, again: Collection[str] = ()) -> list[str]:
         """Return the predicates whose inputs differ from those of a version; the records of others are kept.
 
-        Predicates that are read `again` are among them in any case, and their inputs are read whole.
+        It includes the predicates `again`, whose inputs are read whole.
         """
         self._again = again
-        found = {item.key: self._input(item) for item in self._items}
-        found |= {
+        records = {item.key: self._input(item) for item in self._items}
+        records |= {
             item.key: InputRecord(item.predicate, item.shown, item.marks) for item in self._program_inputs
         }
         changed = [
-            each.predicate
-            for key, each in found.items()
-            if each.volatile or each.predicate in again or not _is_same(each, before.inputs.get(key))
+            record.predicate
+            for key, record in records.items()
+            if record.volatile or record.predicate in again or not _is_same(record, before.inputs.get(key))
         ]
-        gone = [item.predicate for key, item in before.inputs.items() if key not in found]
-        edited = list(dict.fromkeys((*changed, *gone)))
+        missing = [item.predicate for key, item in before.inputs.items() if key not in records]
+        edited = list(dict.fromkeys((*changed, *missing)))
         self.inputs = {key: item for key, item in before.inputs.items() if item.predicate not in edited}
         return edited
 
     def _input(self, item: SparkBinding) -> InputRecord:
-        """Return the record of an input before a row of it is read: it says whether the input has changed."""
+        """Return the record of an input before its rows are read, to detect whether it has changed."""
         if item.table is not None:
             return item.table.with_version(InputRecord(item.predicate, item.source.shown, item.marks))
         files = (
@@ -165,13 +166,13 @@ class SparkInputReader:
         return self._readings[item.key]
 
     def _of(self, item: SparkBinding) -> SourceRows:
-        """Return the rows of an input, in the version of its table that the run has found."""
+        """Return the rows of an input, in the version of its table in this run."""
         source, table = item.source, item.table
         if table is not None:
-            source = replace(source, version=table.found.version)
+            source = replace(source, version=table.foreign.version)
         folder = self._settings.folder
-        found = read_source(self._session(), source, self._program, folder, self._rejects(item))
-        return found if table is None else replace(found, columns=table.columns)  # as both engines name them
+        rows = read_source(self._session(), source, self._program, folder, self._rejects(item))
+        return rows if table is None else replace(rows, columns=table.columns)  # as with the other engine
 
     def _rejects(self, item: SparkBinding) -> Path:
         """Return the folder for the rejected rows of an input."""
@@ -179,54 +180,54 @@ class SparkInputReader:
         return (self._store.rejects(self._number) / name).resolve()
 
     def _read(self, items: Sequence[SparkBinding], before: Manifest | None, full: bool) -> CombinedSources:
-        """Return inputs that are read together, those in one scan that Spark reads alike."""
+        """Return the combined inputs: those that Spark reads in the same way share a scan."""
         readings = {item.key: self.reading(item) for item in items}
         for item in items:
             self._check_drift(item, readings[item.key].columns, before, full)
-        self._together = combine_sources(readings, read_by(self._program, ()))
-        return self._together
+        self._combined = combine_sources(readings, read_by(self._program, ()))
+        return self._combined
 
     # ---- all inputs
 
-    def given(self, settings: Mapping[str, Any], before: Manifest | None, full: bool) -> BoundProgram:
-        """Return the program with all of its inputs."""
+    def bind(self, settings: Mapping[str, Any], before: Manifest | None, full: bool) -> BoundProgram:
+        """Bind the program to all of its inputs."""
         inputs = self._read(self._items, before, full).inputs
         program = replace(self._program, imports=(), exports=())
-        program = giving_times(program, [each.predicate.name for each in inputs.values() if each.times])
+        program = giving_times(program, [schema.predicate.name for schema in inputs.values() if schema.times])
         return BoundProgram(program, inputs, infer(program, *types_in(inputs.values())), settings, "exact")
 
     @property
     def frames(self) -> InputFrames:
-        """The frames of all inputs, by the names that `given` has."""
-        assert self._together is not None, "`given` comes first"
-        return self._together.frames
+        """The frames of all inputs, by the names in `bind`."""
+        assert self._combined is not None, "`bind` comes first"
+        return self._combined.frames
 
     def _types(self, predicates: Collection[str], before: Manifest) -> Mapping[str, Columns]:
-        """Return the types of the inputs of predicates, where their rows are read."""
+        """Return the types of the inputs of predicates, except those with a change feed."""
         chosen = [name for name in predicates if self.feed(name, before) is None]
         return types_in(self.reading(item).input for item in self._items if item.predicate in chosen)[0]
 
     # ---- records of inputs
 
     def note(self) -> None:
-        """Record how many rows were read and rejected, after a job; executors write the rejected ones."""
+        """Record the counts of inputs after a job; executors write the rejected rows."""
         for item in self._items:
-            if self._together is not None and item.key in self._together.readings:
-                self._note(item, self._together.counts(item.key))
-        for each in self._program_inputs:
-            self.inputs[each.key] = InputRecord(each.predicate, each.shown, each.marks)
+            if self._combined is not None and item.key in self._combined.readings:
+                self._note(item, self._combined.counts(item.key))
+        for own in self._program_inputs:
+            self.inputs[own.key] = InputRecord(own.predicate, own.shown, own.marks)
 
     def _note(self, item: SparkBinding, counts: Mapping[str, Any]) -> None:
         reading, rejected, path = self._readings[item.key], counts["rejected"], None
         if rejected:
             folder = self._rejects(item)
-            others = [file for file in counts["files"] if file not in reading.written]
-            if others or not counts["files"]:  # tables and queries have no files
-                rows = reading.rejects_of(others, counts.get("marks", ()))
+            unwritten = [file for file in counts["files"] if file not in reading.written]
+            if unwritten or not counts["files"]:  # tables and queries have no files
+                rows = reading.rejects_of(unwritten, counts.get("marks", ()))
                 with translated_errors():
                     rows.write.mode("append").option("header", True).csv(str(folder))
             path = self._store.relative(self._store.rejects(self._number) / folder.name)
-        found = replace(
+        record = replace(
             self._input(item),
             columns=reading.columns,
             rows=counts["read"] - rejected,
@@ -234,20 +235,20 @@ class SparkInputReader:
             rejected=rejected,
             rejects=path,
         )
-        self.inputs[item.key] = found
-        filtered = f", {found.filtered:,} filtered out" if found.filtered else ""
-        told = f", {rejected:,} rejected" if rejected else ""
-        self._reached("read", f"{found.shown}: {counted(found.rows, 'row')}{filtered}{told}")
-        if rejected and not found.rows:
-            message = f"no row of `{found.shown}` could be read: {rejected:,} rejected"
+        self.inputs[item.key] = record
+        filtered = f", {record.filtered:,} filtered out" if record.filtered else ""
+        rejection = f", {rejected:,} rejected" if rejected else ""
+        self._reached("read", f"{record.shown}: {counted(record.rows, 'row')}{filtered}{rejection}")
+        if rejected and not record.rows:
+            message = f"no row of `{record.shown}` could be read: {rejected:,} rejected"
             raise DataError(Diagnostic(codes.TOO_MANY_REJECTS, message, item.source.span))
         if rejected and item.on_error == "fail":
-            message = f"{counted(rejected, 'row')} of `{found.shown}` cannot be read"
+            message = f"{counted(rejected, 'row')} of `{record.shown}` cannot be read"
             help = f"see {self._store.path / str(path)}"
             raise DataError(Diagnostic(codes.TOO_MANY_REJECTS, message, item.source.span, help))
 
     def newest(self, key: str) -> int | None:
-        """Return when the newest file of an input was written, in nanoseconds, if that is known."""
+        """Return the time of the newest file of an input, in nanoseconds, if it is known."""
         item = next((item for item in self._items if item.key == key), None)
         if item is not None and item.table is not None:
             return item.table.written
@@ -262,7 +263,7 @@ class SparkInputReader:
         """Replace the explicit facts of predicates, in a transaction, by what their inputs contain.
 
         All inputs are read by one job, whose tasks write files. Spark compares large ones with the published
-        tables; others are compared in this process, which is cheaper than any exchange.
+        tables; others are compared in this process, which is cheaper than a shuffle.
         """
         reasoner.schemas.data.restore(self._types(predicates, before))
         compared = [name for name in predicates if not self._apply_feed(change, name, before)]
@@ -271,9 +272,9 @@ class SparkInputReader:
             for name in compared:
                 own_items = [item for item in items if item.predicate == name]
                 own = [written[item.key] for item in own_items]
-                shown = self._program.predicates[name].written if name in self._program.predicates else name
-                held = before.tables[shown].rows if shown in before.tables else 0
-                is_large = max(held, sum(each.rows for each in own)) > MOST_ROWS
+                table = self._program.predicates[name].written if name in self._program.predicates else name
+                published_rows = before.tables[table].rows if table in before.tables else 0
+                is_large = max(published_rows, sum(part.rows for part in own)) > MOST_ROWS
                 if is_large and self._is_comparable(name, own_items, before):
                     self._apply_difference(change, name, own, before)
                 else:
@@ -281,15 +282,15 @@ class SparkInputReader:
         self.note()
 
     @contextmanager
-    def _written(self, found: CombinedSources) -> Iterator[dict[str, _Facts]]:
-        """Return the facts of inputs, by their keys, in files that exist within the block."""
-        facts: dict[str, _Facts] = {key: _Facts(reading) for key, reading in found.readings.items()}
-        taken = share_columns({name: each.spark for name, each in found.inputs.items()})
+    def _written(self, combined: CombinedSources) -> Iterator[dict[str, _Facts]]:
+        """Yield the facts of inputs, by their keys, in files that exist within the block."""
+        facts: dict[str, _Facts] = {key: _Facts(reading) for key, reading in combined.readings.items()}
+        shared = share_columns({name: schema.spark for name, schema in combined.inputs.items()})
         schemas = {
             name: pa.schema(
-                [pa.field(column, arrow_of(of)) for column, of in zip(each.columns, each.spark, strict=True)]
+                [pa.field(name, arrow_of(of)) for name, of in zip(schema.columns, schema.spark, strict=True)]
             )
-            for name, each in found.inputs.items()
+            for name, schema in combined.inputs.items()
         }
         with folder_below(self._store.incoming) as folder:
             folders = {name: str(folder / str(place)) for place, name in enumerate(schemas)}
@@ -297,17 +298,19 @@ class SparkInputReader:
             if schemas:
                 session = self._session()
                 ship(session, scratch_folder())
-                rows = tagged_rows(session, found.frames, found.inputs, taken).where(F.col(TAG) != NONE)
-                task = Shipped(WriteRows(target, TAG, taken.of))
+                rows = tagged_rows(session, combined.frames, combined.inputs, shared)
+                task = Shipped(WriteRows(target, TAG, shared.of))
                 with translated_errors():
-                    for name, file, count in rows.mapInArrow(task, FILES_SCHEMA).collect():
-                        own = facts[found.source_of[name]]
+                    for name, file, count in (
+                        rows.where(F.col(TAG) != NONE).mapInArrow(task, FILES_SCHEMA).collect()
+                    ):
+                        own = facts[combined.source_of[name]]
                         own.files.append(f"{folders[name]}/{file}")
                         own.rows += count
             yield facts
 
     def _apply_feed(self, change: Change, name: str, before: Manifest) -> bool:
-        """Apply the changes of the table of a predicate; return whether they are known."""
+        """Apply the changes of the table of a predicate; return whether it has a change feed."""
         feed = self.feed(name, before)
         if feed is None:
             return False
@@ -323,8 +326,8 @@ class SparkInputReader:
             items = [item for item in self._items if item.predicate == name]
             inputs = {item.key: item.table for item in items}
             inputs |= {item.key: None for item in self._program_inputs if item.predicate == name}
-            found = next((item for item in items if item.table is not None), None)
-            if found is None or name in self._again:
+            of_table = next((item for item in items if item.table is not None), None)
+            if of_table is None or name in self._again:
                 self._feeds[name] = None
                 return None
             for item in items:
@@ -334,10 +337,10 @@ class SparkInputReader:
             self._feeds[name] = feed_of(
                 name,
                 inputs,
-                lambda: SourceRowFilter.of(found.source.filter, predicate, found.source.span),
+                lambda: SourceRowFilter.of(of_table.source.filter, predicate, of_table.source.span),
                 self._program,
                 before,
-                found.marks,
+                of_table.marks,
                 self._reached,
             )
         return self._feeds[name]
@@ -346,19 +349,19 @@ class SparkInputReader:
     def _check_drift(
         item: SparkBinding, columns: tuple[str, ...], before: Manifest | None, full: bool
     ) -> None:
-        known = before.inputs.get(item.key) if before else None
-        check_drift(item.source.shown, columns, known, full, item.source.span)
+        record = before.inputs.get(item.key) if before else None
+        check_drift(item.source.shown, columns, record, full, item.source.span)
 
     def _still(self, change: Change, item: SparkBinding, feed: SourceChanges) -> Rows:
         """Return the facts of deleted rows that other rows of the table still have, found by Spark."""
         now = self._of(item)
-        gone = self._session().createDataFrame(feed.deleted_rows)
-        then = read_source(self._session(), replace(item.source, frame=gone), self._program)
-        one, other = then.frame.alias("one"), now.frame.alias("other")
+        deleted = self._session().createDataFrame(feed.deleted_rows)
+        then = read_source(self._session(), replace(item.source, frame=deleted), self._program)
+        left, right = then.frame.alias("deleted"), now.frame.alias("current")
         names = [quoted(name) for name in then.input.columns]
-        both = [F.col(f"one.{name}").eqNullSafe(F.col(f"other.{name}")) for name in names]
+        is_equal = [F.col(f"deleted.{name}").eqNullSafe(F.col(f"current.{name}")) for name in names]
         faults, rows = RejectedRows(OnError.FAIL), []
-        still = one.join(other, both, "left_semi").distinct()
+        still = left.join(right, is_equal, "left_semi").distinct()
         for table in fetch_by_files(still, self._store.incoming):
             for batch in then.input.reading().batches(table, item.source.shown, faults):
                 rows.append(change.encode_batch(batch))
@@ -384,44 +387,44 @@ class SparkInputReader:
         session = self._session()
         then = published_frame(session, self._store.published, written, before.version)
         aside = aside_table(written, before.origin.names)
-        if aside is not None:  # rows that are left out were explicit, too
-            left = published_frame(session, self._store.published, aside, before.version)
-            then = then.unionAll(left.select(*map(quoted, then.columns)))
+        if aside is not None:  # dropped rows were also explicit
+            dropped = published_frame(session, self._store.published, aside, before.version)
+            then = then.unionAll(dropped.select(*map(quoted, then.columns)))
         frames = []
-        for each in facts:
-            given = each.reading.input
-            fields = zip(given.columns, given.spark, strict=True)
+        for part in facts:
+            input_schema = part.reading.input
+            fields = zip(input_schema.columns, input_schema.spark, strict=True)
             schema = spark_types.StructType([spark_types.StructField(*field) for field in fields])
-            rows = session.read.schema(schema).parquet(*each.files) if each.files else then.limit(0)
+            rows = session.read.schema(schema).parquet(*part.files) if part.files else then.limit(0)
             frames.append(rows.select(*_cast(rows.columns, then)))
         reading = replace(
-            facts[0].reading.input, spark=tuple(each.dataType for each in then.schema)
+            facts[0].reading.input, spark=tuple(field.dataType for field in then.schema)
         ).reading()
         faults = RejectedRows(OnError.FAIL)
         for table in fetch_by_files(differences(then, union(frames)), self._store.incoming):
             kinds = table.column(CHANGE_TYPE)
             rows = table.drop_columns([CHANGE_TYPE])
             for kind, take in ((DELETE, change.delete_rows), (INSERT, change.insert_rows)):
-                some = rows.filter(pc.equal(kinds, kind))
-                for batch in reading.batches(some, written, faults):
+                selected = rows.filter(pc.equal(kinds, kind))
+                for batch in reading.batches(selected, written, faults):
                     take(name, change.encode_batch(batch))
 
     def _batches(self, name: str, facts: Sequence[_Facts]) -> Iterator[Any]:
-        """Yield all rows of a predicate's inputs, some at a time."""
+        """Yield all rows of a predicate's inputs, in batches."""
         faults = RejectedRows(OnError.FAIL)
         for item in self._program_inputs:
             if item.predicate == name and not item.time:
                 yield from item.read(faults)
-        for each in facts:
-            given = each.reading.input
-            if not given.columns and each.rows:
+        for part in facts:
+            reading = part.reading.input.reading()
+            if not part.reading.input.columns and part.rows:
                 yield Batch((), 1)
                 continue
-            for path in each.files:
+            for path in part.files:
                 with pq.ParquetFile(path) as file:
                     for rows in file.iter_batches(READ):
                         table = pa.Table.from_batches([rows])
-                        yield from given.reading().batches(table, each.reading.source.shown, faults)
+                        yield from reading.batches(table, part.reading.source.shown, faults)
 
 
 @dataclass
@@ -444,7 +447,7 @@ class WrittenTables:
 
     @property
     def rows(self) -> dict[str, int]:
-        """How many rows there are of each table."""
+        """The number of rows of each table."""
         return {name: sum(files.values()) for name, files in self.files.items()}
 
     def head(self, name: str) -> Any:
@@ -453,7 +456,7 @@ class WrittenTables:
 
 
 def derive_on_spark(
-    given: BoundProgram,
+    bound: BoundProgram,
     frames: InputFrames,
     choice: StrategyChoice,
     publication: Publication,
@@ -461,14 +464,14 @@ def derive_on_spark(
     state: StateStore,
     session: SparkSession,
 ) -> WrittenTables:
-    """Derive everything in tasks, which write tables; a task that has all facts writes the state, too."""
-    tables = [each.name for each in tables_of(given.program).values()]
-    derived = given.derive(frames, tables, "fail", "fail", choice)
+    """Derive everything in tasks, which write tables; a task with all facts also writes the state."""
+    tables = [predicate.name for predicate in tables_of(bound.program).values()]
+    derived = bound.derive(frames, tables, "fail", "fail", choice)
     has_state = choice.tasks == 1 and len(derived.passed_through) < len(tables)
     if has_state and derived.passed_through:  # the state has all facts
-        derived = given.derive(frames, tables, "fail", "fail", choice, may_pass_through=False)
+        derived = bound.derive(frames, tables, "fail", "fail", choice, may_pass_through=False)
     written = _write_tables(
-        derived, list(tables_of(given.program)), publication, state if has_state else None
+        derived, list(tables_of(bound.program)), publication, state if has_state else None
     )
     _replace_tables(written, publication, published, session)
     return written
@@ -477,15 +480,15 @@ def derive_on_spark(
 def _write_tables(
     derived: Derived, names: Sequence[str], publication: Publication, state: StateStore | None
 ) -> WrittenTables:
-    """Write the rows of tables, by tasks, and the state if it is given."""
+    """Write the rows of tables, and the state if any, in tasks."""
     storage, filesystem = publication.folder.storage, publication.folder.filesystem
     folders = {name: StorageFolder(publication.folder_of(name), storage) for name in names}
     schemas = {name: normal(arrow_schema(derived, name)) for name in names}
-    kept = None
+    state_folder = None
     if state is not None:
-        kept = StateFolder(str(state.path_for(publication.number).resolve()), APP, publication.number)
+        state_folder = StateFolder(str(state.path_for(publication.number).resolve()), APP, publication.number)
     paths = {name: folder.path() for name, folder in folders.items()}
-    target = FileTarget("", publication.run, schemas, "", ROWS, kept, paths, filesystem)
+    target = FileTarget("", publication.run, schemas, "", ROWS, state_folder, paths, filesystem)
     files: dict[str, dict[str, int]] = {name: {} for name in names}
     for name, file, rows in derived.write(target):
         if name == STATE:
@@ -501,11 +504,11 @@ def _write_tables(
 def _replace_tables(
     written: WrittenTables, publication: Publication, published: Published, session: SparkSession
 ) -> None:
-    """Make the files the content of the tables, with what differs from the version before."""
+    """Replace the contents of tables by files, and write the changes since the last version."""
     base = publication.base.tables if publication.base else {}
     for name, files in written.files.items():
-        old, schema = base.get(name), written.schemas[name]
-        if old is None or not is_same(old.schema, schema):
+        old_table, schema = base.get(name), written.schemas[name]
+        if old_table is None or not is_same(old_table.schema, schema):
             publication.replace(name, schema, files)
             continue
         now = read_files(session, written.folders[name], files, schema)
@@ -529,13 +532,14 @@ def with_types_of(derived: Derived, origin: VersionOrigin) -> VersionOrigin:
     types, times, calendar = {}, {}, False
     for name, output in derived.outputs.items():
         types[name] = tuple(
-            (ColumnType.TERM if each.is_exact else column_of(each.types)).value for each in output.types
+            (ColumnType.TERM if contents.is_exact else column_of(contents.types)).value
+            for contents in output.types
         )
         if output.times:
             times[name] = len(output.times)
             calendar |= output.times[0][1].simpleString() == "timestamp"
     outputs = derived.outputs.items()
-    names = {name: each.predicate.name for name, each in outputs if each.predicate.name != name}
+    names = {name: output.predicate.name for name, output in outputs if output.predicate.name != name}
     return replace(origin, types=types, times=times, names=names, is_calendar=calendar)
 
 
@@ -581,9 +585,9 @@ def write_files(
 def differences(previous: DataFrame, current: DataFrame) -> DataFrame:
     """Return the inserted and deleted rows, by one pass over both; missing values are equal."""
     names = [quoted(name) for name in previous.columns]
-    both = previous.select(*names, F.lit(1).alias("_then"), F.lit(0).alias("_now"))
-    both = both.unionAll(current.select(*names, F.lit(0).alias("_then"), F.lit(1).alias("_now")))
-    sides = both.groupBy(*names).agg(F.max("_then").alias("_then"), F.max("_now").alias("_now"))
+    rows = previous.select(*names, F.lit(1).alias("_then"), F.lit(0).alias("_now"))
+    rows = rows.unionAll(current.select(*names, F.lit(0).alias("_then"), F.lit(1).alias("_now")))
+    sides = rows.groupBy(*names).agg(F.max("_then").alias("_then"), F.max("_now").alias("_now"))
     kind = F.when(F.col("_now") == 1, F.lit(INSERT)).otherwise(F.lit(DELETE))
     return sides.where("_then != _now").select(*names, kind.alias(CHANGE_TYPE))
 
@@ -591,7 +595,7 @@ def differences(previous: DataFrame, current: DataFrame) -> DataFrame:
 def _cast(columns: Sequence[str], table: DataFrame) -> list[Column]:
     """Return the columns of a source in the types of a published table."""
     pairs = zip(columns, table.schema, strict=True)
-    return [F.col(quoted(name)).cast(each.dataType).alias(each.name) for name, each in pairs]
+    return [F.col(quoted(name)).cast(field.dataType).alias(field.name) for name, field in pairs]
 
 
 def with_object_stores(session: SparkSession, settings: Settings) -> SparkSession:
@@ -616,15 +620,15 @@ def with_object_stores(session: SparkSession, settings: Settings) -> SparkSessio
 
 
 def files_of(source: FactSource, folder: Path, session: Callable[[], SparkSession]) -> Sequence[FoundFile]:
-    """Return the files of a source; no session is needed for those on a disk of this machine."""
+    """Return the files of a source, without a session if they are on a disk of this machine."""
     listed = local_files(source, folder)
-    return found_files(session(), source, folder)[0] if listed is None else listed
+    return list_files(session(), source, folder)[0] if listed is None else listed
 
 
 def fetched_input(
     source: Described, program: Program, session: Callable[[], SparkSession], folder: Path, incoming: Path
 ) -> SourceBinding:
-    """Return a table, a query or a DataFrame as an input of a job that reasons in this process."""
+    """Return a table, a query or a DataFrame as an input for a job that reasons in this process."""
     item = _item(source, program)
     readings: list[SourceRows] = []
 
@@ -659,35 +663,35 @@ def fetched_input(
 def _item(source: Described, program: Program, settings: Settings | None = None) -> SparkBinding:
     predicate = program.find(source.predicate)
     name, key = source.predicate if predicate is None else predicate.name, key_of(source, program)
-    made = replace(source, path=tuple(re.sub("^s3:", "s3a:", path) for path in source.paths))
+    spark_source = replace(source, path=tuple(re.sub("^s3:", "s3a:", path) for path in source.paths))
     if source.kind == "versioned" and settings is not None:
         table = VersionedSource(source, settings, program)
-        table.wanted  # noqa: B018 - errors of the source are raised before Spark is started
-        made = replace(made, storage=settings.storage)
-        return SparkBinding(key, name, made, source.on_error, False, table, marks_of(source))
-    return SparkBinding(key, name, made, source.on_error, source.kind != "file")
+        table.request  # noqa: B018 - errors of the source are raised before Spark is started
+        spark_source = replace(spark_source, storage=settings.storage)
+        return SparkBinding(key, name, spark_source, source.on_error, False, table, marks_of(source))
+    return SparkBinding(key, name, spark_source, source.on_error, source.kind != "file")
 
 
 def _imported(transfer: Transfer, program: Program) -> SparkBinding:
     """Return a file that the program imports as a source."""
     predicate = program.predicates[transfer.predicate]
     file = import_file(transfer, predicate)
-    made = source_of(file, predicate, transfer)
+    source = source_of(file, predicate, transfer)
     if file.path is not None:
-        made = replace(made, path=str(file.path.absolute()))
-    return SparkBinding(f"{predicate.name} < {file.shown}", predicate.name, made, "fail", False)
+        source = replace(source, path=str(file.path.absolute()))
+    return SparkBinding(f"{predicate.name} < {file.shown}", predicate.name, source, "fail", False)
 
 
-def _is_same(one: InputRecord, other: InputRecord | None) -> bool:
-    if other is None or (one.version, one.identity) != (other.version, other.identity):
+def _is_same(record: InputRecord, before: InputRecord | None) -> bool:
+    if before is None or (record.version, record.identity) != (before.version, before.identity):
         return False
-    return (one.marks, dict(one.files)) == (other.marks, dict(other.files))
+    return (record.marks, dict(record.files)) == (before.marks, dict(before.files))
 
 
 def _stamps(files: Sequence[FoundFile]) -> dict[str, tuple[int, int, str]]:
-    """Return the stamps of files: their sizes, and when they were written."""
-    found = {}
+    """Return the stamps of files: their sizes and times."""
+    stamps = {}
     for file in files:
         status = None if file.local is None or not file.is_open else file.local.stat()
-        found[file.address] = (-1, -1, "") if status is None else (status.st_size, status.st_mtime_ns, "")
-    return found
+        stamps[file.address] = (-1, -1, "") if status is None else (status.st_size, status.st_mtime_ns, "")
+    return stamps

@@ -1,6 +1,6 @@
 """Records of a stream: rows that insert or delete a fact, gathered into one change of a predicate's facts.
 
-What holds of a batch of records, in their order, or in that of their column `order`:
+Rules for a batch of records, in their order, or in that of their column `order`:
 
 - **the last record counts**: of several records of one fact the last one decides;
 - **duplicates** (an explicit fact is inserted again, or a record repeats another) change nothing;
@@ -8,16 +8,15 @@ What holds of a batch of records, in their order, or in that of their column `or
 - **late** ones (the order is lower than one of an earlier batch) are rejected;
 - **malformed** ones are rejected.
 
-Rejected records are counted and written to a file with the reason, and the rest of the batch is applied.
+Rejected records are counted and written to a file with the reason; the other records are applied.
 
-With times, the same holds of points of time: of several records about one point of one fact the last one
-counts. A record is a duplicate if its fact is explicit for all of its interval already, and missing if it
+With times, the same rules apply to points of time: of several records about one point of one fact the last
+one counts. A record is a duplicate if its fact is explicit for all of its interval already, and missing if it
 deletes points that are not explicit.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,6 +40,7 @@ from tidelog.pipeline.job_settings import Stream
 from tidelog.plan.rule_text import Writing
 from tidelog.publish.published_schemas import CHANGE_TYPE
 from tidelog.reasoner.transaction import Change
+from tidelog.records import dataclass
 from tidelog.temporal.interval_table import (
     IdColumns,
     Integers,
@@ -59,13 +59,13 @@ Positions = npt.NDArray[np.int64]  # a row for each record: its file, and its nu
 
 @dataclass(frozen=True)
 class RecordShape:
-    """The columns of records: the operation if they have one, the predicate's, the order, and when."""
+    """The columns of records: the operation if there is one, the predicate's, the order, and times."""
 
     predicate: Predicate
     types: tuple[ColumnType, ...]
     names: tuple[str, ...]
     has_order: bool
-    time: tuple[str, ...] = ()  # what the last columns say of when facts hold
+    time: tuple[str, ...] = ()  # the kinds of the last columns, which are times
     has_op: bool = True  # otherwise all records are inserted
     is_feed: bool = False  # of a table: of equal order, deletions come first
 
@@ -77,10 +77,10 @@ class RecordShape:
         types = (ColumnType.STRING,) * len(op), program.types_of(predicate), (ColumnType.ANY,) * len(order)
         names = (*op, *column_names(predicate), *order, *stream.times)
         is_json = stream.value == "json" or stream.format in ("json", "jsonl")
-        when = time_types_of(stream.times, "jsonl" if is_json else stream.format)
-        every = (*types[0], *types[1], *types[2], *when)
+        times = time_types_of(stream.times, "jsonl" if is_json else stream.format)
+        all_types = (*types[0], *types[1], *types[2], *times)
         is_feed = stream.op == CHANGE_TYPE and bool(op)
-        return RecordShape(predicate, every, names, bool(order), stream.times, bool(op), is_feed)
+        return RecordShape(predicate, all_types, names, bool(order), stream.times, bool(op), is_feed)
 
 
 @dataclass
@@ -95,7 +95,7 @@ class RecordCounts:
 
 
 class Records:
-    """The records of one batch, gathered; `changed` returns what they change. Mutable."""
+    """The records of one batch; `changed` returns the changes of facts. Mutable."""
 
     def __init__(
         self,
@@ -114,15 +114,15 @@ class Records:
         self._ranks: list[npt.NDArray[np.int32]] = []
         self._positions: list[Positions] = []
         self._ignores_missing = ignores_missing
-        self.place = "<stream>"  # of the records that are read, as messages name it
+        self.place = "<stream>"  # of the records, in messages
         self.tally = RecordCounts(order=highest)
 
     def gather(self, batch: Batch, positions: Positions) -> None:
-        """Gather records in any order: positions say which come first."""
+        """Add records in any order; `positions` determine their order."""
         self._note(batch, positions)
 
     def _note(self, batch: Batch, positions: Positions) -> npt.NDArray[np.bool_]:
-        """Gather records without times; return which of them are well formed."""
+        """Add records without times; return which of them are well formed."""
         shape = self._shape
         operations = ["+"] * batch.rows
         if shape.has_op:
@@ -131,20 +131,20 @@ class Records:
             self._engine.storage.dictionary.encode_column(column)
             for column in batch.columns[int(shape.has_op) :]
         )
-        known = np.array([text in INSERTS or text in DELETES for text in operations], bool)
+        is_valid = np.array([text in INSERTS or text in DELETES for text in operations], bool)
         arity = shape.predicate.arity
         rows = Rows(ids[:arity], batch.rows)
         self.tally.records += batch.rows
-        for place in np.flatnonzero(~known).tolist():
+        for place in np.flatnonzero(~is_valid).tolist():
             reason = f"`{operations[place]}` is not an operation: use `+`, `insert`, `-` or `delete`"
             self._reject(codes.BAD_RECORD, reason, rows, place, operations[place])
         signs = np.array([text in INSERTS for text in operations], bool)
-        self._rows.append(select(rows, known))
-        self._signs.append(signs[known])
-        self._positions.append(positions[known])
+        self._rows.append(select(rows, is_valid))
+        self._signs.append(signs[is_valid])
+        self._positions.append(positions[is_valid])
         if shape.has_order:
-            self._ranks.append(ids[arity][known])
-        return known
+            self._ranks.append(ids[arity][is_valid])
+        return is_valid
 
     def _gathered(self) -> tuple[Rows, npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
         """Return the records in their order: facts, whether they are inserted, and their places."""
@@ -156,7 +156,7 @@ class Records:
         return Rows(tuple(column[places] for column in rows.columns), len(places)), signs[places], places
 
     def changed(self) -> ChangedRows:
-        """Return the facts to delete and to insert, each once, as far as that changes something."""
+        """Return the facts to delete and to insert: each once, and only effective ones."""
         arity = self._shape.predicate.arity
         if not self._rows:
             return ChangedRows(no_rows(arity), no_rows(arity))
@@ -164,16 +164,16 @@ class Records:
         last = _last(rows)
         self.tally.duplicates += rows.count - int(np.count_nonzero(last))
         rows, signs = select(rows, last), signs[last]
-        standing = self._engine.storage.row_flags(self._shape.predicate.name, rows.columns, rows.count)
-        explicit = (standing & int(Flag.EXPLICIT)) != 0
+        flags = self._engine.storage.row_flags(self._shape.predicate.name, rows.columns, rows.count)
+        explicit = (flags & int(Flag.EXPLICIT)) != 0
         self.tally.duplicates += int(np.count_nonzero(signs & explicit))
-        self._note_missing(rows, ~signs & ~explicit, standing)
+        self._note_missing(rows, ~signs & ~explicit, flags)
         return ChangedRows(select(rows, ~signs & explicit), select(rows, signs & ~explicit))
 
     def _in_order(
         self, rows: Rows, signs: npt.NDArray[np.bool_], arrival: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """Return the places of records in their order, without those that come too late."""
+        """Return the positions of records in their order, without late ones."""
         ids = np.concatenate(self._ranks)
         distinct, places = np.unique(ids, return_inverse=True)
         values = self._engine.storage.dictionary.decode_all(distinct.tolist())
@@ -181,8 +181,8 @@ class Records:
         highest = None if self.tally.order is None else order_key(read_exact(self.tally.order))
         late = np.array([highest is not None and key < highest for key in keys], bool)[places]
         for place in np.flatnonzero(late).tolist():
-            written = plain(values[places[place]])
-            reason = f"it is of order {written}, and {self.tally.order} has been reached already"
+            order_text = plain(values[places[place]])
+            reason = f"it is of order {order_text}, and {self.tally.order} has been reached already"
             self._reject(codes.LATE, reason, rows, place, "+" if signs[place] else "-")
         self.tally.late += int(np.count_nonzero(late))
         if values:
@@ -192,8 +192,8 @@ class Records:
         ranks = np.empty(len(keys), np.int64)
         ranks[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
         order = arrival[np.argsort(ranks[places][arrival], kind="stable")]
-        found: npt.NDArray[np.int64] = order[~late[order]]
-        return found
+        in_order: npt.NDArray[np.int64] = order[~late[order]]
+        return in_order
 
     def _note_missing(self, rows: Rows, missing: npt.NDArray[np.bool_], standing: Any) -> None:
         self.tally.missing += int(np.count_nonzero(missing))
@@ -219,7 +219,7 @@ class Records:
 
 
 def _last(rows: Rows) -> npt.NDArray[np.bool_]:
-    """Return which rows are not followed by an equal one."""
+    """Return which rows have no equal later row."""
     if not rows.columns:
         last = np.zeros(rows.count, bool)
         last[-1:] = True
@@ -232,7 +232,7 @@ def _last(rows: Rows) -> npt.NDArray[np.bool_]:
 
 
 class TimedRecords(Records):
-    """The records of one batch that hold at times; `fill` adds what they change to a transaction."""
+    """The records with times of one batch; `fill` adds their changes to a transaction."""
 
     def __init__(self, time: Temporal, *parts: Any) -> None:
         super().__init__(*parts)
@@ -240,11 +240,11 @@ class TimedRecords(Records):
         self._intervals: list[RowTimes] = []
 
     def gather(self, batch: Batch, positions: Positions) -> None:
-        """Gather records, of which the last columns say when."""
+        """Add records, whose last columns are times."""
         is_integer = self._time.store.timeline.is_integer
         for start, part, times in readable(batch, self._shape.time, is_integer, self._faults, self.place):
-            known = self._note(part, positions[start : start + part.rows])
-            self._intervals.append(RowTimes(times.timeline, times.left[known], times.right[known]))
+            is_valid = self._note(part, positions[start : start + part.rows])
+            self._intervals.append(RowTimes(times.timeline, times.left[is_valid], times.right[is_valid]))
 
     def fill(self, change: Change) -> None:
         """Add the points to delete and the points to insert to a transaction."""
@@ -258,65 +258,71 @@ class TimedRecords(Records):
             self._reject_final(columns, left, right, signs, np.flatnonzero(final))
             columns, left, right, signs = columns[:, ~final], left[~final], right[~final], signs[~final]
         pending = _PendingPoints(self._time, self._shape.predicate.name, columns)
-        for some in _rounds(pending.numbers):
-            lists = single(left[some], right[some])
-            absent = pending.absent(some, lists)
-            self._count(some[signs[some] & (absent.count == 0)], some[~signs[some] & (absent.count > 0)])
-            is_done = signs[some] | (absent.count == 0) | self._ignores_missing
-            for place in some[~is_done].tolist():
+        for batch in _rounds(pending.numbers):
+            lists = single(left[batch], right[batch])
+            absent = pending.absent(batch, lists)
+            self._count(
+                batch[signs[batch] & (absent.count == 0)],
+                batch[~signs[batch] & (absent.count > 0)],
+            )
+            is_done = signs[batch] | (absent.count == 0) | self._ignores_missing
+            for place in batch[~is_done].tolist():
                 self._reject_missing(columns[:, place], left[place], right[place])
-            pending.do(some[is_done], lists.take(np.flatnonzero(is_done)), signs[some[is_done]])
+            pending.do(batch[is_done], lists.take(np.flatnonzero(is_done)), signs[batch[is_done]])
         name = self._shape.predicate.name
         change.times.removed.append((name, pending.rows(pending.deleted)))
         change.times.added.append((name, pending.rows(pending.inserted)))
 
     def _reject_final(self, columns: IdColumns, left: Any, right: Any, signs: Any, places: Integers) -> None:
-        """Reject records that would change what is final, as time has advanced."""
+        """Reject records that would change the final past, as time has advanced."""
         self.tally.late += len(places)
         for place in places.tolist():
             reason = f"what holds before {self._time.past} is final, as time has advanced to it"
-            written = self._written(columns[:, place], left[place], right[place])
-            self._refuse(codes.LATE, reason, f"{'+' if signs[place] else '-'} {written}")
+            text = self._text(columns[:, place], left[place], right[place])
+            self._refuse(codes.LATE, reason, f"{'+' if signs[place] else '-'} {text}")
 
     def _ends(self) -> tuple[Integers, Integers]:
         """Return the ends of all intervals, in the units of the explicit facts."""
         store = self._time.store
         for times in self._intervals:
             store.refine_to(times.timeline)
-        both = [times.on(store.timeline) for times in self._intervals]
-        return np.concatenate([left for left, _ in both]), np.concatenate([right for _, right in both])
+        bounds = [times.on(store.timeline) for times in self._intervals]
+        return np.concatenate([left for left, _ in bounds]), np.concatenate([right for _, right in bounds])
 
     def _count(self, duplicates: Integers, missing: Integers) -> None:
         self.tally.duplicates += len(duplicates)
         self.tally.missing += len(missing)
 
     def _reject_missing(self, ids: Any, left: int, right: int) -> None:
-        written = self._written(ids, left, right)
-        self._refuse(NOT_A_FACT, "it is not explicit for all of that time", f"- {written}")
+        text = self._text(ids, left, right)
+        self._refuse(NOT_A_FACT, "it is not explicit for all of that time", f"- {text}")
 
-    def _written(self, ids: Any, left: int, right: int) -> str:
-        values = tuple(self._engine.storage.dictionary.decode(int(one)) for one in ids)
+    def _text(self, ids: Any, left: int, right: int) -> str:
+        values = tuple(self._engine.storage.dictionary.decode(int(each)) for each in ids)
         fact = self._writing.fact(Fact(self._shape.predicate.name, values)).removesuffix(" .")
         return f"{fact}@{self._time.store.timeline.decode(int(left), int(right))} ."
 
 
 class _PendingPoints:
-    """The points of facts to delete, and those to insert afterwards. Mutable: they become more."""
+    """The points of facts to delete, and those to insert afterwards. Mutable: `do` adds points."""
 
     def __init__(self, time: Temporal, name: str, facts: IdColumns) -> None:
         self._time = time
-        self._given = time.store.explicit.get(name) or TimedTable(name, len(facts))
+        self._explicit = time.store.explicit.get(name) or TimedTable(name, len(facts))
         self.deleted, self.inserted = (TimedTable(name, len(facts)) for _ in range(2))
         self.deleted.number(facts, facts.shape[1])
-        self.numbers = self.inserted.number(facts, facts.shape[1])  # of each record's fact, the same in both
-        self._known = self._given.facts.find(facts, facts.shape[1])
+        # Of each record's fact, equal in both tables.
+        self.numbers = self.inserted.number(facts, facts.shape[1])
+        self._places = self._explicit.facts.find(facts, facts.shape[1])
 
     def absent(self, records: Integers, lists: IntervalLists) -> IntervalLists:
-        """Return the points of records, of one fact each, that are not explicit as it stands."""
-        every, numbers = np.arange(len(records)), self.numbers[records]
-        held = empty_lists(len(records)).united(self._given.lists, every, self._known[records])
-        held = held.without(self.deleted.lists, every, numbers).united(self.inserted.lists, every, numbers)
-        return lists.without(held, every, every)
+        """Return the points of records, one record per fact, that are not explicit at present."""
+        positions, numbers = np.arange(len(records)), self.numbers[records]
+        explicit = empty_lists(len(records)).united(self._explicit.lists, positions, self._places[records])
+        explicit = explicit.without(self.deleted.lists, positions, numbers).united(
+            self.inserted.lists, positions, numbers
+        )
+        return lists.without(explicit, positions, positions)
 
     def do(self, records: Integers, lists: IntervalLists, signs: Any) -> None:
         """Insert or delete the points of records, one record per fact."""
@@ -332,7 +338,7 @@ class _PendingPoints:
 
 
 def _rounds(numbers: Integers) -> list[Integers]:
-    """Return the records of a batch in rounds, each with the next one of each fact."""
+    """Divide the records of a batch into rounds, each with at most one record per fact."""
     order = np.argsort(numbers, kind="stable")
     starts = np.flatnonzero(np.diff(numbers[order], prepend=-1) != 0)
     counts = np.diff(np.append(starts, len(order)))

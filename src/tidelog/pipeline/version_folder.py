@@ -1,12 +1,12 @@
-"""The published folder of a job: manifests of versions, the tables, the state, and what a job continues from.
+"""The published folder of a job: the manifests of versions, the tables, and the state.
 
     reach/, hops/ …     a table for each predicate
-    _versions/          which version of each table belongs together
+    _versions/          the versions of tables that belong together
     _state/             the reasoner of the current version
-    _rejects/7/         rows that version 7 has rejected
+    _rejects/7/         the rejected rows of version 7
 
-Numbers of rows and schemas of tables are in the published folder; all else that a `Manifest` has is kept with
-the version as JSON.
+Numbers of rows and schemas of tables are in the published folder; the other fields of a `Manifest` are kept
+with the version as JSON.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
@@ -35,59 +35,60 @@ from tidelog.publish.object_storage import StorageFolder
 from tidelog.reasoner.store_repair import read_rules, write_rules
 from tidelog.reasoner.storing import StoredReasoner, check_memory, open_store, stored_sizes
 from tidelog.reasoner.transaction import Change
+from tidelog.records import dataclass
 from tidelog.rewrite.dropped_rows import restored_names
 from tidelog.store.forms import BatchId
 from tidelog.temporal.metric_rules import time_cycle
 from tidelog.temporal.timed_relation import BOUNDS
 
-# ---- Manifests: the tables of a version, what changed in them, and where its facts came from.
+# ---- Manifests: the tables of a version, their changes, and the origin of its facts.
 
 LAYOUT = 2  # of the JSON that is kept with a version
 
 
 @dataclass(frozen=True, slots=True)
 class InputRecord:
-    """An input that facts were read from, as it was then.
+    """The record of an input when its facts were read.
 
-    `files` has, for each file, its size, the time of its last change and a hash of its content; `marks` is a
-    hash of all else that matters: how it is read, or the facts that the program states. Rejected rows are in
-    the file or folder `rejects`.
+    `files` has the size, the time of the last change and a hash of the content of each file; `marks` is a
+    hash of all else: the options by which it is read, or the facts in the program. Rejected rows are in the
+    file or folder `rejects`.
     """
 
     predicate: str
     shown: str
     marks: str
     files: Mapping[str, tuple[int, int, str]] = field(default_factory=dict)
-    columns: tuple[str, ...] = ()  # as the data names them
+    columns: tuple[str, ...] = ()  # their names in the data
     rows: int = 0
     filtered: int = 0
     rejected: int = 0
     rejects: str | None = None
     volatile: bool = False  # whether only reading it shows if it has changed
     version: int | None = None  # of a Delta or Iceberg table
-    identity: str | None = None  # … and which table that is
-    is_edited: bool = False  # whether facts of its predicate were changed in another way since
+    identity: str | None = None  # the id of that table
+    is_edited: bool = False  # whether facts of its predicate were changed by other means since
 
     @property
     def comparable(self) -> InputRecord:
-        """The same, apart from when its files were written and where rejected rows are."""
+        """The record without the times of files and the place of rejected rows."""
         return replace(self, files={}, rejects=None)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamProgress:
-    """How far one stream of a batch has come: the highest order, and the greatest event time."""
+    """The progress of one stream up to a batch: the highest order, and the greatest event time."""
 
     order: str | None = None
-    event: str | None = None  # as programs write points of time
-    seen: float = 0.0  # when a record came last, in seconds since 1970
+    event: str | None = None  # a point of time as text
+    seen: float = 0.0  # the time of the last record, in seconds since 1970
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """A micro-batch of a job's streams: its files, and what became of its records.
+    """A micro-batch of a job's streams: its files, and the counts of its records.
 
-    All times before the `watermark` are final: the next batch cannot change what holds then.
+    All times before the `watermark` are final: the next batch cannot change facts at them.
     """
 
     stream: str
@@ -98,32 +99,28 @@ class MicroBatch:
     missing: int = 0
     late: int = 0
     rejected: int = 0
-    order: str | None = None  # the highest that came so far
+    order: str | None = None  # the highest so far
     rejects: str | None = None
     watermark: str | None = None
-    progress: Mapping[str, StreamProgress] = field(
-        default_factory=dict
-    )  # by the predicates that records change
+    progress: Mapping[str, StreamProgress] = field(default_factory=dict)  # by changed predicate
 
 
 @dataclass(frozen=True)
 class VersionOrigin:
-    """Why a version is published, and where its facts came from."""
+    """The reason for a version, and the origin of its facts."""
 
     reason: str  # full, refresh, incremental, stream, changes or rollback
-    job: str  # a hash of what the job's program means
-    program: str  # … and of the version's own: a stream may have changed its rules
-    rules: str | None  # its rules and declarations, written out; None if they do not read back
+    job: str  # a hash of the meaning of the job's program
+    program: str  # and of the version's own: a stream may have changed its rules
+    rules: str | None  # its rules and declarations as text; None if they cannot be read back
     inputs: Mapping[str, InputRecord] = field(default_factory=dict)
     batch: MicroBatch | None = None
     engine: str = "columnar"
-    treatment: str | None = None  # of equality and time, where the program has these
+    treatment: str | None = None  # of equality and time, if the program has these
     types: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of the arguments of each table
-    times: Mapping[str, int] = field(default_factory=dict)  # how many columns of a table say when
-    names: Mapping[str, str] = field(default_factory=dict)  # full names of predicates, where tables differ
-    given: Mapping[str, list[list[str]]] = field(
-        default_factory=dict
-    )  # types of explicit facts, by predicate
+    times: Mapping[str, int] = field(default_factory=dict)  # how many columns of a table are times
+    names: Mapping[str, str] = field(default_factory=dict)  # full names of predicates, if tables differ
+    given: Mapping[str, list[list[str]]] = field(default_factory=dict)  # types of explicit facts
     is_integer_time: bool = False
     is_calendar: bool = False  # whether points of time are moments
 
@@ -132,19 +129,19 @@ class VersionOrigin:
         return {"layout": LAYOUT, **asdict(self)}
 
     @staticmethod
-    def from_json(found: Mapping[str, Any]) -> VersionOrigin:
+    def from_json(values: Mapping[str, Any]) -> VersionOrigin:
         """Return the origin of this JSON."""
-        made: VersionOrigin = _made(VersionOrigin, found)
-        inputs = {name: _input(item) for name, item in found["inputs"].items()}
-        batch = None if found["batch"] is None else _batch(found["batch"])
-        types = {name: tuple(each) for name, each in found["types"].items()}
-        return replace(made, inputs=inputs, batch=batch, types=types)
+        origin: VersionOrigin = _from_fields(VersionOrigin, values)
+        inputs = {name: _input(item) for name, item in values["inputs"].items()}
+        batch = None if values["batch"] is None else _batch(values["batch"])
+        types = {name: tuple(names) for name, names in values["types"].items()}
+        return replace(origin, inputs=inputs, batch=batch, types=types)
 
-    def with_types(self, known: Mapping[str, Columns]) -> VersionOrigin:
-        """Return the same with the types of the explicit facts."""
+    def with_types(self, types_by_predicate: Mapping[str, Columns]) -> VersionOrigin:
+        """Return the origin with the types of explicit facts."""
         given = {
-            name: [sorted(each.value for each in types) for types in columns]
-            for name, columns in known.items()
+            name: [sorted(kind.value for kind in types) for types in columns]
+            for name, columns in types_by_predicate.items()
         }
         return replace(self, given=given)
 
@@ -191,7 +188,7 @@ class Manifest:
 
     @property
     def inputs(self) -> Mapping[str, InputRecord]:
-        """What its facts were read from."""
+        """The inputs of its facts."""
         return self.origin.inputs
 
     @property
@@ -201,7 +198,7 @@ class Manifest:
 
     @property
     def tables(self) -> Mapping[str, Any]:
-        """Its tables, by the predicates as the program writes them."""
+        """Its tables, by the names of predicates in the program."""
         return self.published.tables
 
     @property
@@ -211,12 +208,14 @@ class Manifest:
 
     @property
     def feed(self) -> Mapping[str, ChangeCounts]:
-        """What it changed, by predicate."""
-        own = (each for each in self.published.all_tables.values() if each.changed_in == self.version)
+        """The counts of its changes, by predicate."""
+        changed_tables = (
+            table for table in self.published.all_tables.values() if table.changed_in == self.version
+        )
         return {
-            each.name: ChangeCounts(each.inserted, each.deleted)
-            for each in own
-            if each.inserted or each.deleted
+            table.name: ChangeCounts(table.inserted, table.deleted)
+            for table in changed_tables
+            if table.inserted or table.deleted
         }
 
     @property
@@ -243,23 +242,25 @@ class Manifest:
 
 def _input(item: dict[str, Any]) -> InputRecord:
     files = {name: (size, time, digest) for name, (size, time, digest) in item["files"].items()}
-    found: InputRecord = _made(InputRecord, {**item, "files": files})
-    return found
+    record: InputRecord = _from_fields(InputRecord, {**item, "files": files})
+    return record
 
 
 def _batch(item: dict[str, Any]) -> MicroBatch:
-    progress = {name: _made(StreamProgress, one) for name, one in item.get("progress", {}).items()}
-    found: MicroBatch = _made(MicroBatch, {**item, "progress": progress})
-    return found
+    progress = {
+        name: _from_fields(StreamProgress, values) for name, values in item.get("progress", {}).items()
+    }
+    batch: MicroBatch = _from_fields(MicroBatch, {**item, "progress": progress})
+    return batch
 
 
-def _made(kind: Any, item: Mapping[str, Any]) -> Any:
+def _from_fields(kind: Any, values: Mapping[str, Any]) -> Any:
     """Return a dataclass of plain values; arrays of JSON become tuples."""
-    known = {one.name for one in fields(kind)}
+    known = {item.name for item in fields(kind)}
     return kind(
         **{
             name: tuple(value) if isinstance(value, list) else value
-            for name, value in item.items()
+            for name, value in values.items()
             if name in known
         }
     )
@@ -269,7 +270,7 @@ def _made(kind: Any, item: Mapping[str, Any]) -> Any:
 
 REJECTS = "_rejects"
 INCOMING = "_incoming"
-FAILED = "failed"  # the name of a version that a guard has kept from being published
+FAILED = "failed"  # the name of a version that failed a guard
 
 
 class Store:
@@ -280,13 +281,13 @@ class Store:
         path: Path | str,
         format: str | None = None,
         storage: Mapping[str, str] | None = None,
-        beside: Path | None = None,
+        local: Path | None = None,
     ) -> None:
-        """Open the folder at a path or an address; `beside` is the folder on a disk next to an address."""
+        """Open the folder at a path or an address; for an address, `local` is the folder on a disk."""
         self.shown = str(path)
-        self.beside = beside if is_remote(self.shown) else Path(path)
-        if self.beside is not None and self.beside.is_dir():
-            self._check_format(self.beside)
+        self.local = local if is_remote(self.shown) else Path(path)
+        if self.local is not None and self.local.is_dir():
+            self._check_format(self.local)
         if is_remote(self.shown):
             StorageFolder.at(self.shown, storage).check()
         self.published = Published(path, format, storage)
@@ -294,13 +295,13 @@ class Store:
     @property
     def path(self) -> Path:
         """The folder of state and rejected rows, on a disk; raise `DataError` if only the job knows it."""
-        if self.beside is None:
+        if self.local is None:
             message = f"`{self.shown}` has tables only: its other files are on a disk of the job"
             raise DataError(Diagnostic(codes.JOB_DAMAGED, message, help="name the job's file instead"))
-        return self.beside
+        return self.local
 
     def _check_format(self, path: Path) -> None:
-        """Raise `DataError` for a folder of versions in the former format, from before there were tables."""
+        """Raise `DataError` for a folder of versions in the former format, without tables."""
         if is_former(path):
             message = f"`{path}` has versions in an old format that is no longer read"
             help = f"convert it, `tidelog convert {path}`, or publish into another folder"
@@ -318,13 +319,13 @@ class Store:
     def manifest(self, version: int | None = None) -> Manifest:
         """Return a version, by default the current one; raise `DataError` if it does not exist."""
         if version is None:
-            found = self.current()
-            if found is None:
+            current = self.current()
+            if current is None:
                 is_missing = not is_remote(self.shown) and not Path(self.shown).is_dir()
                 help = "the folder does not exist" if is_missing else None
                 message = f"nothing has been published in `{self.shown}`"
                 raise DataError(Diagnostic(codes.JOB_NO_VERSION, message, place=self.shown, help=help))
-            return found
+            return current
         if version not in self.numbers():
             numbers = self.numbers()
             known = f"there are versions {numbers[0]} to {numbers[-1]}" if numbers else "there are none"
@@ -333,21 +334,21 @@ class Store:
         return Manifest.of(self.published.version(version))
 
     def failed(self) -> Manifest | None:
-        """Return the version that the last run has set aside, as a guard failed; None if there is none."""
-        found = self.published.failed()
-        return None if found is None else Manifest.of(found)
+        """Return the version of the last run that failed a guard; None if there is none."""
+        published = self.published.failed()
+        return None if published is None else Manifest.of(published)
 
     def find(self, version: int | str | None = None) -> Manifest:
-        """Return a version, or the one that was set aside if it is `failed`; raise `DataError` without it."""
+        """Return a version, or the one that failed a guard for `failed`; raise `DataError` without it."""
         if version != FAILED:
             assert not isinstance(version, str), "only a failed version has a name"
             return self.manifest(version)
-        found = self.failed()
-        if found is None:
+        failed = self.failed()
+        if failed is None:
             message = f"no version is set aside in `{self.shown}`"
             help = "a run that fails a guard or an expectation sets one aside; the next run removes it"
             raise DataError(Diagnostic(codes.JOB_NO_VERSION, message, place=self.shown, help=help))
-        return found
+        return failed
 
     def numbers(self) -> tuple[int, ...]:
         """Return the versions that are kept, the oldest first."""
@@ -355,17 +356,17 @@ class Store:
 
     def read(self, table: str, version: int | PublishedVersion) -> pa.Table:
         """Return the rows of a table."""
-        with self._understood(table):
+        with self._reporting_damage(table):
             return self.published.read(table, version)
 
     def changes(self, table: str, after: int, upto: int) -> pa.Table:
-        """Return the rows of a table that changed after a version, as `Published.changes` does."""
-        with self._understood(table):
+        """Return the changed rows of a table after a version, like `Published.changes`."""
+        with self._reporting_damage(table):
             return self.published.changes(table, after, upto)
 
     @contextmanager
-    def _understood(self, table: str) -> Iterator[None]:
-        """Raise `DataError` for files that are missing or damaged."""
+    def _reporting_damage(self, table: str) -> Iterator[None]:
+        """In the block, raise `DataError` for files that are missing or damaged."""
         try:
             yield
         except (OSError, pa.ArrowException) as error:
@@ -375,7 +376,7 @@ class Store:
             raise DataError(Diagnostic(codes.JOB_DAMAGED, message, place=self.shown, help=help)) from error
 
     def rejects(self, number: int) -> Path:
-        """Return the folder for rows that a version rejects."""
+        """Return the folder for the rejected rows of a version."""
         return self.path / REJECTS / str(number)
 
     @property
@@ -384,26 +385,26 @@ class Store:
         return self.path / INCOMING
 
     def remove_incoming(self) -> None:
-        """Remove what a killed process has left behind."""
+        """Remove the files of a killed process."""
         shutil.rmtree(self.incoming, ignore_errors=True)
 
     def remove_rejects(self, numbers: Iterable[int]) -> None:
         """Remove the rejected rows of versions, unless a later version still names them."""
-        if self.beside is None:
+        if self.local is None:
             return
-        named = {item.rejects for number in self.numbers() for item in self.manifest(number).inputs.values()}
+        used = {item.rejects for number in self.numbers() for item in self.manifest(number).inputs.values()}
         for number in numbers:
             folder = self.rejects(number)
-            if not any(name and (self.path / name).is_relative_to(folder) for name in named):
+            if not any(name and (self.path / name).is_relative_to(folder) for name in used):
                 shutil.rmtree(folder, ignore_errors=True)
 
     def relative(self, path: Path) -> str:
-        """Return a path as manifests name it."""
+        """Return a path as in manifests."""
         return str(path.relative_to(self.path))
 
 
 def is_former(path: Path) -> bool:
-    """Return whether a folder has versions in the former format, from before there were tables."""
+    """Return whether a folder has versions in the former format, without tables."""
     return (path / "CURRENT").is_file() and (path / "versions").is_dir()
 
 
@@ -414,18 +415,18 @@ def store_of(settings: Settings) -> Store:
         return Store(address, settings.format, settings.storage, settings.published)
     except DataError as error:
         span = settings.spans.get("publish")
-        raise DataError(replace(each, span=each.span or span) for each in error.diagnostics) from error
+        raise DataError(replace(fault, span=fault.span or span) for fault in error.diagnostics) from error
 
 
 # ---- the state: a durable store of the reasoner next to the tables
 #
-# With it a change derives only what it affects, in this process or in a later one.
+# With it, applying a change only derives affected facts, in this process or in a later one.
 #
-# A store knows of which version it is. One that is made for a new version lies next to the current one until
-# that version is published. A transaction is committed to the store first, then published. A process that
-# ends in between leaves a store that is one version ahead; `expected` returns what was to be published then.
+# A store has the number of its version. One for a new version is next to the current one until that version
+# is published. A transaction is committed to the store first, then published. A process that ends in between
+# leaves a store that is one version ahead; `expected` returns the version that it was to publish.
 
-APP: Final = "published"  # the application whose transactions a store counts: their numbers are versions
+APP: Final = "published"  # the application in the store whose transactions have the numbers of versions
 FOLDER: Final = "_state"
 EXPECTED: Final = "_expected.json"
 
@@ -444,13 +445,13 @@ class StateStore:
         return self._published / FOLDER
 
     def path_for(self, number: int) -> Path:
-        """Return the folder of a store that is made for a version to come."""
+        """Return the folder of the store for a future version."""
         return self._published / f"{FOLDER}.{number}"
 
     # ---- a new store
 
     def begin(self, number: int, program: Program) -> StoredReasoner:
-        """Return a reasoner without facts, whose `begin` makes the store of a version to come."""
+        """Return an empty reasoner, whose `begin` creates the store of a future version."""
         path = self.path_for(number)
         shutil.rmtree(path, ignore_errors=True)  # left by a process that did not finish
         reasoner = open_store(path, program, later=True, **self._settings)
@@ -458,13 +459,13 @@ class StateStore:
         return reasoner
 
     def take(self, number: int, folder: str) -> None:
-        """Use the store that a task has written, next to the published folder's own, for a later version."""
+        """Use the store that a task has written for a future version."""
         path = self.path_for(number)
         shutil.rmtree(path, ignore_errors=True)
         (self._published / folder).rename(path)
 
     def adopt(self, number: int) -> bool:
-        """Use the store that was made for a version, which is published; return whether there is one."""
+        """Make the store of a version, which is published, the current one; return whether it exists."""
         path = self.path_for(number)
         if not path.is_dir():
             return False
@@ -474,16 +475,16 @@ class StateStore:
 
     def discard(self) -> None:
         """Delete the store."""
-        gone = self._published / f"{FOLDER}.discarded"
-        shutil.rmtree(gone, ignore_errors=True)
+        discarded = self._published / f"{FOLDER}.discarded"
+        shutil.rmtree(discarded, ignore_errors=True)
         if self.path.is_dir():
-            self.path.rename(gone)  # a process that ends while it deletes leaves no half of a store
-        shutil.rmtree(gone, ignore_errors=True)
+            self.path.rename(discarded)  # a process that ends meanwhile leaves no partial store
+        shutil.rmtree(discarded, ignore_errors=True)
 
     def remove_unpublished(self, number: int | None) -> None:
-        """Delete stores that were made for other versions than the current one, or for any if it is None.
+        """Delete the stores of other versions than the current one, or of all if it is None.
 
-        A run that ended before its version was published leaves one, and a later version may get its number.
+        A run that ended before its version was published leaves one, and its number may be used again.
         """
         current = None if number is None else self.path_for(number)
         for path in self._published.glob(f"{FOLDER}.*"):
@@ -519,7 +520,7 @@ class StateStore:
 
     @staticmethod
     def number_of(reasoner: StoredReasoner) -> int:
-        """Return the version that a reasoner is of."""
+        """Return the version of a reasoner."""
         return reasoner.batches[APP].number if APP in reasoner.batches else 0
 
     # ---- the version that is to be published
@@ -531,16 +532,16 @@ class StateStore:
 
     @property
     def is_expecting(self) -> bool:
-        """Whether a version was begun, and perhaps not published."""
+        """Whether a version was begun that may not be published."""
         return (self._published / EXPECTED).exists()
 
     def expected(self, number: int) -> VersionOrigin | None:
         """Return the origin of a version that was not published, if it is the expected one."""
         try:
-            found = json.loads((self._published / EXPECTED).read_text(encoding="utf-8"))
+            expectation = json.loads((self._published / EXPECTED).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        return VersionOrigin.from_json(found["origin"]) if found["version"] == number else None
+        return VersionOrigin.from_json(expectation["origin"]) if expectation["version"] == number else None
 
     def settle(self) -> None:
         """Forget the expected version: what the store has is published."""
@@ -551,7 +552,7 @@ class StateStore:
 
 
 def check_columns(before: Manifest, program: Program) -> None:
-    """Raise `DataError` if predicates have other numbers of columns than were published."""
+    """Raise `DataError` if predicates have other numbers of columns than in a version."""
     faults = []
     for predicate in program.predicates.values():
         types = before.origin.types.get(predicate.written) if predicate.written in before.tables else None
@@ -567,11 +568,11 @@ def check_columns(before: Manifest, program: Program) -> None:
 
 
 def reason_not_to_continue(before: Manifest, then: Program, program: Program, engine: Engine) -> str | None:
-    """Return why everything must be derived again, to continue from a version with a program, if it must."""
+    """Return why a job cannot continue from a version with a program; None if it can."""
     now, was = engine.treatment_in(program), before.origin.treatment
-    if now != was and {was, now} - {None} != {"axiomatise"}:  # axioms come and go as rules do
-        shown = [text or "no such treatment" for text in (was, now)]
-        return f"version {before.version} is of `{shown[0]}`, and the job of `{shown[1]}`"
+    if now != was and {was, now} - {None} != {"axiomatise"}:  # axioms can change like rules
+        treatments = [text or "no such treatment" for text in (was, now)]
+        return f"version {before.version} is of `{treatments[0]}`, and the job of `{treatments[1]}`"
     for name, predicate in program.predicates.items():
         published = predicate.written in before.tables
         times = before.origin.times.get(predicate.written, 0)
@@ -587,13 +588,15 @@ def edited_inputs(inputs: Mapping[str, InputRecord], change: Change) -> Mapping[
     """Return the inputs; those with versions are marked if facts of their predicates change."""
     names = {*change.added, *change.deleted, *(name for name, _ in change.times.added + change.times.removed)}
     return {
-        key: replace(each, is_edited=True) if each.version is not None and each.predicate in names else each
-        for key, each in inputs.items()
+        key: replace(record, is_edited=True)
+        if record.version is not None and record.predicate in names
+        else record
+        for key, record in inputs.items()
     }
 
 
 def reason_in(error: ProgramError) -> str:
-    """Return why facts at times cannot be maintained, so that all are derived again; else raise the error."""
+    """Return why temporal facts cannot be maintained, and are derived again; else raise the error."""
     for fault in error.diagnostics:
         if fault.code == TIME_NOT_CHANGED:
             return fault.message
@@ -601,15 +604,15 @@ def reason_in(error: ProgramError) -> str:
 
 
 def reason_not_to_open(error: DataError) -> str:
-    """Return why the state cannot be opened, so that all is derived again; else raise the error."""
+    """Return why the state cannot be opened, and all is derived again; else raise the error."""
     for fault in error.diagnostics:
-        if fault.code == NOT_STORABLE:  # other settings than it was made with
+        if fault.code == NOT_STORABLE:  # other settings than it was created with
             return fault.message
     raise error
 
 
 def _times_of(name: str, program: Program, engine: Engine) -> int:
-    """Return how many columns of a predicate's table say when."""
+    """Return how many columns of a predicate's table are times."""
     if name not in program.timed:
         return 0
     is_periodic = engine.horizon is None and bool(time_cycle(program.timed_rules))
@@ -629,32 +632,32 @@ def no_advance(place: str | None = None) -> DataError:
     return DataError(Diagnostic(codes.TIMED, message, place=place, help=help))
 
 
-# ---- Programs as a version keeps them: the text of rules and declarations, and a hash of their meaning.
+# ---- Programs in versions: the text of rules and declarations, and a hash of their meaning.
 
 
 def digest(*texts: str) -> str:
     """Return a hash of texts."""
-    made = blake2b(digest_size=16)
+    hasher = blake2b(digest_size=16)
     for text in texts:
-        made.update(text.encode("utf-8", "surrogateescape") + b"\0")
-    return made.hexdigest()
+        hasher.update(text.encode("utf-8", "surrogateescape") + b"\0")
+    return hasher.hexdigest()
 
 
-_described: list[tuple[Program, tuple[str, str | None]]] = []  # the last one, by what it consists of
+_described: list[tuple[Program, tuple[str, str | None]]] = []  # a cache of the last one
 
 
 def described(program: Program) -> tuple[str, str | None]:
-    """Return a hash of what a program means, and the text of its rules and declarations."""
-    for known, texts in _described:
-        if known.rules is program.rules and known.predicates is program.predicates:
+    """Return a hash of the meaning of a program, and the text of its rules and declarations."""
+    for cached, texts in _described:
+        if cached.rules is program.rules and cached.predicates is program.predicates:
             return texts
-    found = hash_of(program), write_rules(program)
-    _described[:] = [(program, found)]
-    return found
+    texts_of_program = hash_of(program), write_rules(program)
+    _described[:] = [(program, texts_of_program)]
+    return texts_of_program
 
 
 def hash_of(program: Program) -> str:
-    """Return a hash of the rules and of the predicates' columns: the same if only the layout differs."""
+    """Return a hash of the rules and the predicates' columns, which does not depend on the layout."""
     writing = Writing()
     rules = sorted(writing.rule(rule) for rule in program.rules)
     predicates = sorted(

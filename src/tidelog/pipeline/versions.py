@@ -71,12 +71,12 @@ class Version:
         return relation_of(table, rows, self.manifest, self._engine.storage.dictionary)
 
     def pieces(self, name: str) -> Iterator[Relation]:
-        """Yield all facts of a predicate, some at a time, so that they need not fit in memory."""
+        """Yield all facts of a predicate in pieces, so that they need not fit in memory."""
         table = self._table(name)
         for rows in self.store.published.pieces(table, PIECE, self.manifest.published):
             engine = make(1)
-            known = encoded(table, rows.cast(self.manifest.tables[table].schema), self.manifest, engine)
-            yield relation_of(table, known, self.manifest, engine.storage.dictionary)
+            ids = encoded(table, rows.cast(self.manifest.tables[table].schema), self.manifest, engine)
+            yield relation_of(table, ids, self.manifest, engine.storage.dictionary)
 
     def to_arrow(self, name: str) -> Any:
         """Return all facts of a predicate as an Arrow table."""
@@ -90,7 +90,7 @@ class Version:
         return find_predicate(name, self.predicates).written
 
     def _earlier(self) -> Manifest | None:
-        """Return the version that came before this one."""
+        """Return the parent of this version."""
         before = self.manifest.parent
         if before is not None and before not in self.store.numbers():
             message = f"version {before} is no longer published, so later changes are unknown"
@@ -98,13 +98,13 @@ class Version:
         return None if before is None else self.store.manifest(before)
 
     def changed_pieces(self, name: str) -> Iterator[tuple[str, Relation]] | None:
-        """Return the changes some rows at a time: whether they were inserted or deleted, and the rows.
+        """Return the changes in pieces: whether they were inserted or deleted, and the rows.
 
-        None without a change feed: rows of the two versions have to be compared.
+        None without a change feed: then the rows of the two versions must be compared.
         """
         table, earlier = find_predicate(name, self.predicates).written, self._earlier()
         after = earlier.version if earlier else 0
-        if after != self.number - 1:  # the feed has what versions in between have changed, too
+        if after != self.number - 1:  # the feed also has the changes of versions in between
             return None
         if earlier and table in earlier.tables and not _is_alike(self.store, table, earlier, self.manifest):
             return None
@@ -116,43 +116,43 @@ class Version:
             engine = make(1)
             for kind, rows in zip((INSERT, DELETE), by_kind(piece), strict=True):
                 if rows.num_rows:
-                    known = encoded(table, rows, self.manifest, engine)
-                    yield kind, relation_of(table, known, self.manifest, engine.storage.dictionary)
+                    ids = encoded(table, rows, self.manifest, engine)
+                    yield kind, relation_of(table, ids, self.manifest, engine.storage.dictionary)
 
     def changes(self, name: str) -> PredicateDelta:
-        """Return what the version changed in a predicate, which it may have dropped."""
+        """Return the changes of a predicate in this version, which may have dropped it."""
         earlier = self._earlier()
-        known = {**(predicates_of(earlier) if earlier else {}), **self.predicates}
-        table = find_predicate(name, known).written
+        predicates = {**(predicates_of(earlier) if earlier else {}), **self.predicates}
+        table = find_predicate(name, predicates).written
         changed, of = _changed(self.store, table, earlier, self.manifest, self._engine)
         dictionary = self._engine.storage.dictionary
-        both = (relation_of(table, rows, of, dictionary) for rows in (changed.added, changed.removed))
-        return PredicateDelta(table, *both)
+        relations = (relation_of(table, rows, of, dictionary) for rows in (changed.added, changed.removed))
+        return PredicateDelta(table, *relations)
 
 
 def predicates_of(manifest: Manifest) -> dict[str, Predicate]:
     """Return the predicates of a version, by their full names."""
-    found = (predicate_of(table, manifest) for table in manifest.tables)
-    return {predicate.name: predicate for predicate in found}
+    predicates = (predicate_of(table, manifest) for table in manifest.tables)
+    return {predicate.name: predicate for predicate in predicates}
 
 
 def predicate_of(table: str, manifest: Manifest) -> Predicate:
     """Return the predicate of a table."""
     schema, types = manifest.tables[table].schema, manifest.origin.types[table]
-    found = tuple(map(ColumnType, types))
+    column_types = tuple(map(ColumnType, types))
     name = public_name(manifest.origin.names.get(table, table))
-    return Predicate(name, len(found), tuple(schema.names[: len(found)]), found, table)
+    return Predicate(name, len(column_types), tuple(schema.names[: len(column_types)]), column_types, table)
 
 
 def relation_of(name: str, rows: Rows, manifest: Manifest, dictionary: Dictionary) -> Relation:
     """Return rows of a version's table as a relation."""
     predicate, origin = predicate_of(name, manifest), manifest.origin
     schema = tuple(Contents(types_of_column(of)) for of in predicate.types)
-    names = tuple(each or "" for each in predicate.columns)
+    names = tuple(column or "" for column in predicate.columns)
     if not origin.times.get(name):
         return Relation(name, names, rows.columns, rows.count, dictionary, lambda: schema)
-    named = manifest.tables[name].schema.names
-    layout = TableLayout(tuple(named), origin.times[name], origin.is_calendar)
+    table_names = manifest.tables[name].schema.names
+    layout = TableLayout(tuple(table_names), origin.times[name], origin.is_calendar)
     times, every = times_in(rows, layout, dictionary, origin.is_integer_time)
     columns = rows.columns[: layout.arguments]
     ends = times.left, times.right
@@ -182,7 +182,7 @@ def encoded_columns(
     for batch in from_python(table, types, names, RejectedRows(OnError.FAIL)):
         for place, column in enumerate(batch.columns):
             parts[place].append(engine.storage.dictionary.encode_column(column))
-    return [np.concatenate(some) if some else np.zeros(0, np.int32) for some in parts]
+    return [np.concatenate(arrays) if arrays else np.zeros(0, np.int32) for arrays in parts]
 
 
 _TIMES = {
@@ -198,20 +198,20 @@ def read(
 ) -> Version:
     """Return a version of a published folder, by default the current one.
 
-    `failed` is the one that the last run has set aside, as a guard or an expectation does not hold. The path
-    may be an address, `s3://bucket/folder`; `storage` has what `[storage]` of job files has.
+    `failed` is the version of the last run that failed a guard or an expectation. The path may be an address,
+    `s3://bucket/folder`; `storage` has the settings of `[storage]` in job files.
     """
     store = Store(path, storage=storage)
     return Version(store, store.find(version))
 
 
 class VersionDelta(Delta):
-    """What differs between two versions."""
+    """The difference of two versions."""
 
     def __init__(
         self,
         changes: Mapping[str, tuple[ChangedRows, Manifest]],
-        known: Mapping[str, Predicate],
+        predicates: Mapping[str, Predicate],
         engine: ColumnarEngine,
         number: int,
     ) -> None:
@@ -220,7 +220,7 @@ class VersionDelta(Delta):
             {name: changed.removed for name, (changed, _) in changes.items() if changed.removed.count},
         )
         self._manifests = {name: manifest for name, (_, manifest) in changes.items()}
-        super().__init__(net, known, engine.storage.dictionary, number)
+        super().__init__(net, predicates, engine.storage.dictionary, number)
 
     def _relation(self, predicate: Predicate, change: Mapping[str, Rows]) -> Relation:
         rows, manifest = change.get(predicate.name), self._manifests[predicate.name]
@@ -230,67 +230,67 @@ class VersionDelta(Delta):
 
 
 def difference(store: Store, first: int | str, second: int | str) -> Delta:
-    """Return what changed between two versions, whichever is the later one; each may be `failed`."""
-    one, other = store.find(first), store.find(second)
-    low, high = (one, other) if one.version <= other.version else (other, one)
+    """Return the changes from the first to the second version, in any order; each may be `failed`."""
+    from_version, to_version = store.find(first), store.find(second)
+    low, high = sorted((from_version, to_version), key=lambda manifest: manifest.version)
     engine = make(1)
-    known = {**predicates_of(low), **predicates_of(high)}
+    predicates = {**predicates_of(low), **predicates_of(high)}
     changes = {}
-    for name, predicate in known.items():
+    for name, predicate in predicates.items():
         changed, of = _changed(store, predicate.written, low, high, engine)
-        changes[name] = (changed if low is one else changed.inverse, of)
-    return VersionDelta(changes, known, engine, other.version)
+        changes[name] = (changed if low is from_version else changed.inverse, of)
+    return VersionDelta(changes, predicates, engine, to_version.version)
 
 
 def _changed(
     store: Store, table: str, low: Manifest | None, high: Manifest, engine: ColumnarEngine
 ) -> tuple[ChangedRows, Manifest]:
-    """Return what changed in a table after a version, None if there was none, and whose columns it has.
+    """Return the changes of a table after a version, or all rows without one, and the version of its columns.
 
-    It is read from the change feed of the table, or found by comparing all rows.
+    They are read from the change feed of the table, or computed by comparing all rows.
     """
-    old, new = low.tables.get(table) if low else None, high.tables.get(table)
-    of = high if new is not None or low is None else low
-    none = no_rows(_width(table, of))
-    if old is not None and new is not None and old.changed_in == new.changed_in:
-        return ChangedRows(none, none), of
-    if low is None or old is None:
-        return ChangedRows(none, _rows(store, table, high, engine)), of
-    if new is None:
-        return ChangedRows(_rows(store, table, low, engine), none), of
+    old_table, new_table = low.tables.get(table) if low else None, high.tables.get(table)
+    of = high if new_table is not None or low is None else low
+    no_changes = no_rows(_width(table, of))
+    if old_table is not None and new_table is not None and old_table.changed_in == new_table.changed_in:
+        return ChangedRows(no_changes, no_changes), of
+    if low is None or old_table is None:
+        return ChangedRows(no_changes, _rows(store, table, high, engine)), of
+    if new_table is None:
+        return ChangedRows(_rows(store, table, low, engine), no_changes), of
     if table not in high.published.uncommitted and _is_alike(store, table, low, high):
         feed = store.changes(table, low.version, high.version)
-        changed = ChangedRows(none, none)
+        changed = ChangedRows(no_changes, no_changes)
         for number in sorted(set(feed.column(NUMBER).to_pylist())):
             inserted, deleted = by_kind(feed.filter(pc.equal(feed.column(NUMBER), number)))
             changed = changed.then(
-                ChangedRows(*(encoded(table, each, of, engine) for each in (deleted, inserted)))
+                ChangedRows(*(encoded(table, rows, of, engine) for rows in (deleted, inserted)))
             )
         return changed, of
     before, after = (_rows(store, table, each, engine) for each in (low, high))
     if len(before.columns) != len(after.columns):  # another predicate of the same name
-        return ChangedRows(none, after), of
+        return ChangedRows(no_changes, after), of
     return ChangedRows.between(before, after), of
 
 
 def _is_alike(store: Store, table: str, low: Manifest, high: Manifest) -> bool:
-    """Return whether a table has the same columns, read in the same way, in all versions from one to another.
+    """Return whether a table has the same columns, with the same types, in all versions of a range.
 
-    Text may be a string, an IRI or an exact term: that is not in the schema of the table.
+    Text may be a string, an IRI or an exact term: this is not in the schema of the table.
     """
     numbers = [each for each in store.numbers() if low.version <= each < high.version]
     if len(numbers) != high.version - low.version:
         return False
-    wanted = _reading(table, high)
-    return all(_reading(table, store.manifest(number)) == wanted for number in numbers)
+    reading = _reading(table, high)
+    return all(_reading(table, store.manifest(number)) == reading for number in numbers)
 
 
 def _reading(table: str, manifest: Manifest) -> object:
     origin = manifest.origin
-    found = manifest.tables.get(table)
+    published = manifest.tables.get(table)
     times = origin.times.get(table, 0)
     clock = (origin.is_integer_time, origin.is_calendar) if times else None
-    return None if found is None else (found.schema, origin.types[table], times, clock)
+    return None if published is None else (published.schema, origin.types[table], times, clock)
 
 
 def _width(table: str, manifest: Manifest) -> int:
@@ -313,7 +313,7 @@ def by_kind(changed: Any) -> tuple[Any, Any]:
 
 
 def write_tables(session: Any, sink: Sink, tables: Iterator[pa.Table], mode: str) -> None:
-    """Write the rows of tables, of which there is at least one, where a sink says; overwrite or append."""
+    """Write the rows of tables, at least one, to a sink; overwrite or append."""
     with tempfile.TemporaryDirectory(prefix="tidelog-") as folder:
         path = Path(folder) / "rows.parquet"  # six times as fast as handing the rows over
         first = next(tables)
@@ -324,7 +324,7 @@ def write_tables(session: Any, sink: Sink, tables: Iterator[pa.Table], mode: str
 
 
 def write_frame(frame: Any, sink: Sink, mode: str) -> None:
-    """Write the rows of a DataFrame where a sink says."""
+    """Write the rows of a DataFrame to a sink."""
     try:
         _write(frame, sink, mode)
     except Exception as error:  # noqa: BLE001 - Py4J raises what the driver raises
@@ -348,9 +348,9 @@ def _write(frame: Any, sink: Sink, mode: str) -> None:
 
 # ---- Sinks: facts of a version, or its changes, for readers that know no published folders.
 #
-# Sinks are written after the version has become the current one. A file names the version whose sinks are
-# written, so that the next run completes one that was stopped in between. Facts replace the content of the
-# sink; changes get a file, or rows, of their own for each version, so that no change is written twice.
+# Sinks are written after the version has become the current one. A file has the number of the last version
+# whose sinks are written, so that the next run completes an interrupted one. Facts replace the content of the
+# sink; the changes of each version are a file, or rows, of their own, so that none is written twice.
 
 WRITTEN = ".sinks"  # the version whose sinks are written
 _SIGNS = {INSERT: PLUS, DELETE: MINUS}
@@ -358,7 +358,7 @@ MOST_SORTED = 250_000  # rows of a file; larger ones are in the order of their t
 
 
 def check_sinks(settings: Settings, program: Program) -> None:
-    """Raise DataError with all faults if some sink cannot be written to."""
+    """Raise `DataError` with all errors in sinks."""
     inputs = {settings.resolve(path).resolve() for source in settings.sources for path in source.paths}
     faults: list[Diagnostic] = []
     for sink in settings.sinks:
@@ -401,7 +401,7 @@ class Sinks:
             return 0
 
     def unwritten(self) -> Manifest | None:
-        """Return the current version if a run that was stopped has not written it to the sinks."""
+        """Return the current version if an interrupted run has not written it to the sinks."""
         current = self._store.current()
         return current if current is not None and self.written < current.version else None
 
@@ -434,7 +434,7 @@ class Sinks:
             self._write_on_spark(sink, tables, "overwrite")
 
     def _write_changes(self, sink: Sink, version: Version) -> None:
-        """Write what a version changed: columns `version` and `change`, then those of the predicate."""
+        """Write the changes of a version: columns `version` and `change`, then those of the predicate."""
         tables = self._changed(sink, version)
         if sink.kind != "file":
             self._write_on_spark(sink, tables, "append")
@@ -445,7 +445,7 @@ class Sinks:
         self._write_file(path, sink, tables)
 
     def _changed(self, sink: Sink, version: Version) -> Iterator[pa.Table]:
-        """Yield what a version changed, sorted if it is not much."""
+        """Yield the changes of a version, sorted unless they are many."""
         predicate = find_predicate(sink.predicate, version.predicates)
         types, published = _types(predicate), version.manifest.tables[predicate.written]
         if published.inserted + published.deleted > MOST_SORTED:
@@ -473,7 +473,7 @@ class Sinks:
 
 
 def _table(sink: Sink, relation: Relation, types: Sequence[ColumnType]) -> pa.Table:
-    """Return the rows of a relation as a sink has them; tables and databases hold text by default."""
+    """Return the rows of a relation in the form of a sink; tables and databases have text by default."""
     if sink.kind == "file":
         assert sink.format is not None
         return file_table(relation, sink.format, sink.terms, types)
@@ -481,7 +481,7 @@ def _table(sink: Sink, relation: Relation, types: Sequence[ColumnType]) -> pa.Ta
 
 
 def _types(predicate: Predicate) -> tuple[ColumnType, ...]:
-    """Return the types by which columns are written; exact terms are of any."""
+    """Return the types of written columns; exact terms have `any`."""
     return tuple(ColumnType.ANY if of is ColumnType.TERM else of for of in predicate.types)
 
 

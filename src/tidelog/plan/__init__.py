@@ -2,8 +2,7 @@
 
 `algebra.py` has the nodes of plans, `compile.py` makes them of rules, `join_order.py` orders bodies by
 statistics, and `change_plans.py` makes the plans of transactions. `plan_cache.py` says how long a prepared
-plan is used. `reserved_relations.py` names the relations that queries, proofs and checks make for themselves;
-`rule_text.py` writes rules for readers.
+plan is used. `rule_text.py` writes rules for readers, and `inconsistency.py` what makes facts inconsistent.
 
 Imports rewriting, logic and what lies below, and no engine. Begin with `algebra.py`, then `compile.py`.
 """

@@ -6,7 +6,6 @@ evaluation and the maintenance algorithms turn.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -20,6 +19,7 @@ from tidelog.logic.program import (
     Term,
     Variable,
 )
+from tidelog.records import dataclass
 
 
 class Part(Enum):
@@ -30,12 +30,12 @@ class Part(Enum):
     OLD = "old"  # those known before the last round
     NEW = "new"  # those that the last round added
 
-    # While a transaction is applied to what was derived before:
+    # While a transaction is applied to derived facts:
     GIVEN = "given"  # the driving facts: those handed to the plan when it is run
     BEFORE = "before"  # true before the transaction
     NOW = "now"  # true at present
     KEPT = "kept"  # surviving: true before and at present
-    EITHER = "either"  # true before or at present: what must be absent for a negation to survive
+    EITHER = "either"  # true before or at present: such facts must be absent for a negation to survive
     SETTLED = "settled"  # true at present, and not of the set that drives the round
     CHECKED = "checked"  # true at present, and their support has been searched
     UNCHECKED = "unchecked"  # true at present, and their support has not been searched
@@ -62,8 +62,8 @@ class Scan:
 class Witness:
     """The given facts that made or broke a negation, one for each binding of the `bound` columns.
 
-    None where a fact of the part `unless` matches the terms and agrees with the given one on them: the
-    negation did not hold before, or does not hold now, whatever the given fact does.
+    Without those for which a fact of the part `unless` matches the terms and agrees with the given one on
+    them: the negation did not hold before, or does not hold now, regardless of the given fact.
     """
 
     scan: Scan
@@ -150,9 +150,9 @@ class RulePlan:
 
 @dataclass(frozen=True, slots=True)
 class ChangePlan:
-    """How one rule passes on a change of facts: driven by facts of the relation `given`, or by all if None.
+    """How one rule propagates a change: driven by facts of the relation `given`, or by all if None.
 
-    What becomes of the facts that it finds, heads or supports, is an argument of each run.
+    The effect on the facts that it finds, heads or supports, is an argument of each run.
     """
 
     relation: str
@@ -190,14 +190,14 @@ def _scan_of(node: Node) -> Scan | None:
 # A name with a space in it is no predicate's. Some of these names are in snapshots and journals of stores:
 # they stay as they are.
 
-# Answers to one query, each in a relation of its own that is dropped with it.
+# Answers to one query, each in a separate relation that is dropped with it.
 ANSWERS: Final = "?- answers"  # heads of a rule, found by its plan
 CONSTANTS: Final = "?- given"  # the bound constants of a plan, or the parameters of a query, in one row
 MAGIC_ANSWERS: Final = "?- magic"
 MAGIC_BOTTOM: Final = "?- bottom"  # whether the program is inconsistent, as far as magic sets derive it
 BINDING: Final = "?- asked"  # the binding for which a prepared query is answered now
 VIOLATIONS: Final = "?- violation"  # instances of a rule that derives bottom()
-UNEQUAL_PAIRS: Final = "?- unequal"  # pairs that a rule says are not equal
+UNEQUAL_PAIRS: Final = "?- unequal"  # pairs that a rule derives as not equal
 LISTED: Final = "?- changed"  # facts that name a constant whose class has changed
 ABSENT: Final = "?- absent"  # whether a fact is missing
 

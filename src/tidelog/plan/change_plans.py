@@ -1,7 +1,7 @@
-"""The plans by which a rule passes on changes: what maintenance algorithms run.
+"""The plans by which a rule propagates changes, which maintenance algorithms run.
 
-A body literal is *own* if its predicate belongs to the stratum that is being maintained, else *lower*: lower
-strata are up to date by then, their facts true before, now, or both. For a set of changed literals each
+A body literal is *own* if its predicate belongs to the maintained stratum, else *lower*: lower strata are up
+to date, their facts true before, now, or both. For a set of changed literals each
 instance that they made or broke is found exactly once: for the i-th changed literal as pivot, literals before
 it must have been untouched, those after it need only be true.
 """
@@ -37,7 +37,7 @@ from tidelog.plan.algebra import (
 from tidelog.plan.compile import best_pivot
 from tidelog.plan.join_order import Statistics, negated_only_variables, order
 
-ABSENT = {Part.KEPT: Part.EITHER}  # a negation survives where nothing matches before or now
+ABSENT = {Part.KEPT: Part.EITHER}  # a negation survives if no fact matches before or now
 
 
 class ChangePlanMaker:
@@ -122,11 +122,11 @@ class ChangePlanMaker:
 
     def support(self) -> Iterator[ChangePlan]:
         """One instance for each given head, over own facts, not all checked, and surviving lower ones."""
-        for fresh in self.own:
+        for pivot in self.own:
             parts = self._all(Part.KEPT)
             for position in self.own:
-                parts[position] = Part.CHECKED if position < fresh else Part.NOW
-            parts[fresh] = Part.UNCHECKED
+                parts[position] = Part.CHECKED if position < pivot else Part.NOW
+            parts[pivot] = Part.UNCHECKED
             yield self._backward(parts, supporting=True)
 
     def instances(self, relation: str, terms: tuple[Variable, ...]) -> ChangePlan:
@@ -163,9 +163,9 @@ class ChangePlanMaker:
         if isinstance(literal, Negation):
             node = self._witness(literal, state)
             wild = negated_only_variables(body)
-            known = [term for term in literal.atom.terms if isinstance(term, Variable) and term not in wild]
-            body = tuple(as_test(other, known) for other in body)
-            ordered_positions = self._order_after(body, pivot, known)
+            bound = [term for term in literal.atom.terms if isinstance(term, Variable) and term not in wild]
+            body = tuple(as_test(other, bound) for other in body)
+            ordered_positions = self._order_after(body, pivot, bound)
         else:
             atom = atom_of(literal)
             node = Scan(atom.predicate, Part.GIVEN, atom.terms, pivot in self.own)
@@ -177,11 +177,11 @@ class ChangePlanMaker:
         return self._plan(Project(node, self.rule.head.terms), predicate_of(literal))
 
     def _order_after(
-        self, body: tuple[Literal, ...], pivot: int, known: Collection[Variable]
+        self, body: tuple[Literal, ...], pivot: int, bound: Collection[Variable]
     ) -> tuple[int, ...]:
-        """Return the other literals in the order in which they are matched after these variables."""
+        """Return the positions of the other literals in the order in which they are matched."""
         others = [position for position in range(len(body)) if position != pivot]
-        ordered = order([body[position] for position in others], None, self.statistics, known)
+        ordered = order([body[position] for position in others], None, self.statistics, bound)
         return tuple(others[position] for position in ordered)
 
     def _witness(self, literal: Negation, state: Part) -> Node:
@@ -206,12 +206,12 @@ class ChangePlanMaker:
         return self._plan(Support(node, atoms), head.predicate)
 
     def _bound(self, parts: dict[int, Part]) -> tuple[Node, tuple[Literal, ...]]:
-        """Return the body matched from given heads on, and its literals as they are matched then."""
+        """Return the plan that matches the body from given heads, and the literals in their matched form."""
         head = self.rule.head
-        known = dict.fromkeys(term for term in head.terms if isinstance(term, Variable))
-        body = tuple(as_test(literal, known) for literal in self.rule.body)
+        bound = dict.fromkeys(term for term in head.terms if isinstance(term, Variable))
+        body = tuple(as_test(literal, bound) for literal in self.rule.body)
         node: Node = Scan(head.predicate, Part.GIVEN, head.terms)
-        for position in order(body, None, self.statistics, tuple(known)):
+        for position in order(body, None, self.statistics, tuple(bound)):
             node = self._extended(node, body[position], position, parts)
         return node, body
 
@@ -231,9 +231,9 @@ class ChangePlanMaker:
                 raise TypeError(literal)  # rules over time have no plans
 
 
-def as_test(literal: Literal, known: Collection[Variable]) -> Literal:
-    """Return the literal, a computation as a test if its result is known already."""
-    if isinstance(literal, Assignment) and literal.variable in known:
+def as_test(literal: Literal, bound: Collection[Variable]) -> Literal:
+    """Return the literal, with a computation turned into a test if its variable is bound."""
+    if isinstance(literal, Assignment) and literal.variable in bound:
         return Comparison("=", literal.variable, literal.expression)
     return literal
 

@@ -41,7 +41,7 @@ TRIED_PIVOTS = 8  # of a long body, the atoms with the fewest matches are tried 
 def full_plan(rule: Rule, number: int, statistics: Statistics, relation: str | None = None) -> RulePlan:
     """The plan that matches the body of a rule without aggregates over all facts.
 
-    What it derives goes into `relation`, by default the head's.
+    Derived facts are inserted into `relation`, by default the head's.
     """
     pivot = best_pivot(rule.body, statistics)
     parts = {position: Part.ALL for position, literal in enumerate(rule.body) if isinstance(literal, Atom)}
@@ -79,7 +79,7 @@ def delta_plan(
 def aggregate_plans(
     rule: Rule, number: int, collected: str, statistics: Statistics
 ) -> tuple[RulePlan, RulePlan]:
-    """Return two plans: the rows to aggregate go into the relation `collected`, then they are grouped."""
+    """Return two plans: one inserts the rows to aggregate into the relation `collected`, one groups them."""
     variables = collected_variables(rule)
     pivot = best_pivot(rule.body, statistics)
     parts = {position: Part.ALL for position, literal in enumerate(rule.body) if isinstance(literal, Atom)}
@@ -154,7 +154,7 @@ def _plan(
 
 
 def _extended(node: Node, literal: Literal, part: Part) -> Node:
-    """The node with one more literal matched."""
+    """Extend a plan by one literal."""
     match literal:
         case Atom(predicate, terms):
             scan = Scan(predicate, part, terms)

@@ -1,4 +1,4 @@
-"""In which order a rule's literals are matched, and sizes estimated without running anything."""
+"""Join order: the order in which a rule's literals are matched, and size estimates without evaluation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UNKNOWN = 100.0  # facts that an empty relation may have when a plan is run agai
 
 
 class Statistics(Protocol):
-    """What the order of a join is decided on."""
+    """The statistics that determine the join order."""
 
     def size(self, relation: str) -> int:
         """How many facts a relation has."""
@@ -38,7 +38,7 @@ class Statistics(Protocol):
         """About how many distinct values a column has, at least 1."""
 
     def matching(self, relation: str, column: int, value: Value) -> int:
-        """How many facts have this value in a column."""
+        """The number of facts with this value in a column."""
 
 
 def order(
@@ -54,7 +54,7 @@ def order(
     def rank(literal: Literal, bound: Collection[Variable]) -> tuple[int, tuple[float, int]]:
         if isinstance(literal, Atom):
             return 2, growth(literal, bound, statistics)
-        # Tests before computations: what a test drops need not be computed.
+        # Tests before computations: rows that a test drops need no computation.
         return int(isinstance(literal, Assignment)), (0.0, 0)
 
     return arranged(body, given, local, rank, pivot)
@@ -96,7 +96,7 @@ def negated_only_variables(body: Sequence[Literal]) -> set[Variable]:
     return negated - others
 
 
-# ---- statistics for plans made without running anything
+# ---- statistics for plans made without evaluation
 
 ASSUMED: Final = 1000  # facts of a relation that is derived, imported or given
 REPEATED: Final = 10  # facts that such a relation has for each value of a column
@@ -125,11 +125,11 @@ class ProgramStatistics:
         return self._sizes.get(relation, ASSUMED)
 
     def distinct(self, relation: str, column: int) -> float:
-        """How many distinct values a column has."""
-        known = self._columns.get(relation)
-        return ASSUMED / REPEATED if known is None else max(1.0, len(known[column]))
+        """The number of distinct values in a column."""
+        columns = self._columns.get(relation)
+        return ASSUMED / REPEATED if columns is None else max(1.0, len(columns[column]))
 
     def matching(self, relation: str, column: int, value: Value) -> int:
-        """How many facts have this value in a column."""
-        known = self._columns.get(relation)
-        return REPEATED if known is None else known[column][value]
+        """The number of facts with this value in a column."""
+        columns = self._columns.get(relation)
+        return REPEATED if columns is None else columns[column][value]

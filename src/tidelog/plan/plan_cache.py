@@ -6,9 +6,10 @@ order of joins was chosen. A plan made for empty relations would join everything
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Generic, TypeVar
+
+from tidelog.records import dataclass
 
 Key = TypeVar("Key", bound=Hashable)
 Plan = TypeVar("Plan")
@@ -52,13 +53,18 @@ class PlannedSizes:
         self._sizes = {name: size(name) for name in relations}
         self.are_known = True
 
+    @property
+    def limits(self) -> Mapping[str, int]:
+        """The size of each relation up to which the plans fit."""
+        return {name: self._freshness.limit(size) for name, size in self._sizes.items()}
+
     def stale(self, size: Callable[[str], int]) -> list[str]:
-        """Return the relations whose sizes the plans do not fit any more."""
+        """Return the relations whose sizes no longer fit the plans."""
         is_stale = self._freshness.is_stale
         return [
             name
             for name, planned in self._sizes.items()
-            if (now := size(name)) != planned and is_stale(planned, now)
+            if (size_now := size(name)) != planned and is_stale(planned, size_now)
         ]
 
     def is_due(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from tidelog.logic import conversions
@@ -36,6 +36,7 @@ from tidelog.logic.program import (
     literal_variables,
 )
 from tidelog.logic.values import Kind, Value, iri
+from tidelog.records import dataclass
 
 _LOCAL: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*", re.ASCII)
 # How tightly an operator binds; all other expressions bind more tightly than any.
@@ -64,13 +65,13 @@ class Writing:
 
     def predicate(self, name: str) -> str:
         """The name of a predicate."""
-        known = self.predicates.get(name)
-        return self.value(iri(name)) if known is None else known.written
+        predicate = self.predicates.get(name)
+        return self.value(iri(name)) if predicate is None else predicate.written
 
     def columns(self, name: str, arity: int) -> tuple[str, ...]:
         """The names of a predicate's columns; `c1`, `c2`… where it has none."""
-        known = self.predicates.get(name)
-        return known.names if known is not None else column_names((None,) * arity)
+        predicate = self.predicates.get(name)
+        return predicate.names if predicate is not None else column_names((None,) * arity)
 
     def value(self, value: Value) -> str:
         """The value as a term of the rule language."""
@@ -101,14 +102,15 @@ class Writing:
     def _applied(
         self, function: str, arguments: tuple[Expression, ...], named: Named | None, binding: int
     ) -> str:
-        own = _BINDING.get(function, _TIGHTEST)
-        if own == _TIGHTEST:
+        precedence = _BINDING.get(function, _TIGHTEST)
+        if precedence == _TIGHTEST:
             return f"{function}({', '.join(self.expression(argument, named) for argument in arguments)})"
         if function == "NEG":
             return f"-{self.expression(arguments[0], named, _TIGHTEST)}"
-        left, right = arguments
-        text = f"{self.expression(left, named, own)} {function} {self.expression(right, named, own + 1)}"
-        return f"({text})" if own < binding else text
+        left = self.expression(arguments[0], named, precedence)
+        right = self.expression(arguments[1], named, precedence + 1)
+        text = f"{left} {function} {right}"
+        return f"({text})" if precedence < binding else text
 
     def literal(self, literal: Literal, named: Named | None = None) -> str:
         """A literal of a body."""
@@ -171,15 +173,15 @@ class Writing:
 
 
 def unnamed(rule: Rule) -> dict[Variable, str]:
-    """Return the variables that the resolver added and the rule uses once: the program writes `_`."""
-    written = [
+    """Return the variables added by the resolver that the rule uses once: the program writes `_`."""
+    occurrences = [
         *(term for term in rule.head.terms if isinstance(term, Variable)),
         *rule.group,
-        *(term for item in rule.aggregations for term in item.arguments if isinstance(term, Variable)),
+        *rule.aggregated,
         *(variable for literal in rule.body for variable in literal_variables(literal)),
     ]
-    counted = Counter(written)
-    return {item: "_" for item, count in counted.items() if count == 1 and item.name.startswith("_")}
+    counts = Counter(occurrences)
+    return {item: "_" for item, count in counts.items() if count == 1 and item.name.startswith("_")}
 
 
 def shortened(text: str, width: int) -> str:

@@ -8,3 +8,5 @@ looks for the instance that comes nearest to giving a fact.
 Imports queries, equality, time and what lies below; the reasoner, stores and `show` import this package.
 Begin with `explanation.py`, then `Prover` in `prover.py`.
 """
+
+MOST_ROWS = 20  # of a group that a proof holds

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from tidelog.errors import Span, counted
@@ -25,6 +24,7 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.values import Value
 from tidelog.plan.rule_text import Writing
+from tidelog.records import dataclass
 
 # ---- proofs as data
 #
@@ -35,7 +35,7 @@ Binding = Mapping[Variable, Value]
 
 
 class NodeKind(Enum):
-    """What a node of a proof is."""
+    """The kind of a node of a proof."""
 
     EXPLICIT = "explicit"  # a fact of the program or of its data
     RULE = "rule"  # a fact that an instance of a rule derives: the children are the body's literals, in order
@@ -52,13 +52,13 @@ class NodeKind(Enum):
 
     @property
     def is_step(self) -> bool:
-        """Whether a node of this kind is higher than what it follows from."""
+        """Whether a node of this kind is higher than its children."""
         return self in (NodeKind.RULE, NodeKind.QUERY)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ProofNode:
-    """One node of a proof; the same object wherever the same fact is used."""
+    """One node of a proof; all uses of a fact share one object."""
 
     kind: NodeKind
     literal: Literal | None  # what holds, without variables; None of aggregates and rows
@@ -67,7 +67,7 @@ class ProofNode:
     rule: Rule | None = None
     number: int = -1  # of the rule in the program
     binding: tuple[tuple[Variable, Value], ...] = ()  # what was computed, or distinguishes a row
-    origin: object | None = None  # where an explicit fact comes from, if that is known: `str` says it
+    origin: object | None = None  # of an explicit fact, if known; shown by `str`
     elided: int = 0  # how many rows of a group, or parts of a stretch, are not among the children
     time: Interval | None = None  # when it holds; None if it holds always, or time does not matter to it
 
@@ -76,13 +76,13 @@ class ProofNode:
 
 
 def walk(roots: Iterable[ProofNode]) -> Iterator[ProofNode]:
-    """Every node of proofs once, each before what it follows from."""
-    seen: set[int] = set()
+    """Every node of proofs once, each before its children."""
+    visited: set[int] = set()
     waiting = list(roots)[::-1]
     while waiting:
         node = waiting.pop()
-        if id(node) not in seen:
-            seen.add(id(node))
+        if id(node) not in visited:
+            visited.add(id(node))
             yield node
             waiting.extend(reversed(node.children))
 
@@ -132,7 +132,7 @@ class Words:
         self._writing = writing
 
     def statement(self, node: ProofNode) -> str:
-        """What a node says, with its time."""
+        """The statement of a node, with its time."""
         text = self._statement(node)
         if node.time is None:
             return text
@@ -199,15 +199,15 @@ def omission(node: ProofNode) -> str:
 
 
 def origin_of(node: ProofNode) -> str:
-    """Where an explicit fact comes from; empty if that is not known."""
+    """The origin of an explicit fact; empty if it is unknown."""
     return "" if node.origin is None else str(node.origin)
 
 
 def named_rule(rule: Rule, number: int) -> str:
-    """The name of a rule, else its number, and where it stands."""
-    called = f"rule “{rule.name}”" if rule.name else f"rule {number + 1}"
+    """The name of a rule, else its number, and its place."""
+    name = f"rule “{rule.name}”" if rule.name else f"rule {number + 1}"
     place = place_of(rule.span)
-    return f"{called}, {place}" if place else called
+    return f"{name}, {place}" if place else name
 
 
 def place_of(span: Span | None) -> str | None:
@@ -219,7 +219,7 @@ def place_of(span: Span | None) -> str | None:
 
 
 def _variable(variable: Variable) -> str:
-    """A variable that a program names, and the sign of equality; nothing for those that the resolver made."""
+    """A variable of the program followed by `=`; the empty text for variables that the resolver added."""
     return "" if variable.name.startswith("_") else f"?{variable.name} = "
 
 
@@ -251,7 +251,7 @@ class Explanation:
         return {"query": self.query, **proof_draw.records(self.proofs, self.words), "omitted": self.omitted}
 
     def to_html(self, depth: int | None = None) -> str:
-        """A page of its own; steps below the depth are folded."""
+        """A standalone page; steps below the depth are folded."""
         from tidelog.show.picture_formats import document
 
         count = f"{len(self.proofs):,} proof{'' if len(self.proofs) == 1 else 's'}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -41,6 +41,7 @@ from tidelog.proof.proof_search import (
     RuleInstances,
     aggregated,
 )
+from tidelog.records import dataclass
 
 # ---- instances of rules over every member of each class
 #
@@ -100,26 +101,26 @@ class Members:
         if predicate not in self._engine.storage.relations():
             return []
         rows = self._classes.expand(Rows(tuple(np.array([each], np.int32) for each in key), 1))
-        standing = self._engine.storage.row_flags(predicate, rows.columns, rows.count)
-        columns = [column[(standing & int(Flag.EXPLICIT)) != 0].tolist() for column in rows.columns]
+        flags = self._engine.storage.row_flags(predicate, rows.columns, rows.count)
+        columns = [column[(flags & int(Flag.EXPLICIT)) != 0].tolist() for column in rows.columns]
         if not columns:
-            return [()] if standing[0] & int(Flag.EXPLICIT) else []
+            return [()] if flags[0] & int(Flag.EXPLICIT) else []
         return list(zip(*columns, strict=True))
 
     # ---- derived facts
 
-    def found(self, rule: Rule, number: int, key: Key) -> RuleInstances:
+    def find(self, rule: Rule, number: int, key: Key) -> RuleInstances:
         """The instances of a rule, over members, whose heads a fact over representatives represents."""
-        bound = self._over_representatives(rule)
-        table = self._engine.catalog.table(bound.head.predicate)
+        renamed = self._over_representatives(rule)
+        table = self._engine.catalog.table(renamed.head.predicate)
         table.complete()
         rows = table.find([np.array([each], np.int32) for each in key], 1)
-        found = self._instances.find(bound, number, rows[rows >= 0])
-        columns = {name: ids for name, ids in found.columns.items() if name in _matched(rule)}
-        return self._tested(rule, number, self._chosen(columns, found.count, rule))
+        instances = self._instances.find(renamed, number, rows[rows >= 0])
+        columns = {name: ids for name, ids in instances.columns.items() if name in _matched(rule)}
+        return self._tested(rule, number, self._choices(columns, instances.count, rule))
 
     def _over_representatives(self, rule: Rule) -> Rule:
-        """The atoms of a rule, and what they are not, with representatives as constants."""
+        """The positive and negated atoms of a rule, with representatives as constants."""
         matched = _matched(rule)
         head = tuple(
             term if isinstance(term, Constant) or term in matched else Variable(f"{term.name} head")
@@ -138,37 +139,40 @@ class Members:
         (representative,) = self.representatives((int(self._engine.storage.dictionary.encode(term.value)),))
         return Constant(self.decode(representative))
 
-    def _chosen(
+    def _choices(
         self, columns: Mapping[Variable, Ids], count: int, rule: Rule
     ) -> tuple[dict[Variable, Ids], int]:
-        """Every choice of members, of the instances over representatives alone, in order."""
-        kept = np.ones(count, bool)
+        """Every choice of members of the instances over representatives, in order."""
+        represented = np.ones(count, bool)
         for ids in columns.values():
-            kept &= self._classes.representatives(ids) == ids
-        rows = Rows(tuple(ids[kept] for ids in columns.values()), int(np.count_nonzero(kept)))
-        choices = np.ones(rows.count)
+            represented &= self._classes.representatives(ids) == ids
+        rows = Rows(tuple(ids[represented] for ids in columns.values()), int(np.count_nonzero(represented)))
+        counts = np.ones(rows.count)
         for ids in rows.columns:
-            choices *= [len(self._classes.class_of(each)) for each in ids.tolist()]
-        if choices.sum() > MOST_CHOICES:
-            raise too_many(int(choices.sum()))
-        made = expanded(rows, self._classes.grouped, range(len(rows.columns)))
-        order = np.lexsort(made.columns[::-1]) if made.columns else slice(None)
-        return {name: ids[order] for name, ids in zip(columns, made.columns, strict=True)}, made.count
+            counts *= [len(self._classes.class_of(each)) for each in ids.tolist()]
+        if counts.sum() > MOST_CHOICES:
+            raise too_many(int(counts.sum()))
+        choices = expanded(rows, self._classes.grouped, range(len(rows.columns)))
+        order = np.lexsort(choices.columns[::-1]) if choices.columns else slice(None)
+        ids_of = {name: ids[order] for name, ids in zip(columns, choices.columns, strict=True)}
+        return ids_of, choices.count
 
     # ---- tests and computations
 
-    def _tested(self, rule: Rule, number: int, chosen: tuple[dict[Variable, Ids], int]) -> RuleInstances:
-        """The instances in which all that is computed and tested is as the rule wants it."""
-        columns, count = chosen
-        others = [item for item in rule.body if not isinstance(item, Atom)]
-        if not others:
+    def _tested(self, rule: Rule, number: int, choices: tuple[dict[Variable, Ids], int]) -> RuleInstances:
+        """The instances that pass the rule's tests, with the values that it computes."""
+        columns, count = choices
+        literals = [item for item in rule.body if not isinstance(item, Atom)]
+        if not literals:
             return RuleInstances(rule, number, columns, count)
         rows = [
-            row for row in self._rows(columns, count) if all(self._holds(item, row, rule) for item in others)
+            row
+            for row in self._rows(columns, count)
+            if all(self._holds(item, row, rule) for item in literals)
         ]
         names = rows[0].keys() if rows else columns.keys()
-        made = {name: np.array([row[name] for row in rows], np.int32) for name in names}
-        return RuleInstances(rule, number, made, len(rows))
+        ids_of = {name: np.array([row[name] for row in rows], np.int32) for name in names}
+        return RuleInstances(rule, number, ids_of, len(rows))
 
     def _rows(self, columns: Mapping[Variable, Ids], count: int) -> Iterator[dict[Variable, int]]:
         lists = [ids.tolist() for ids in columns.values()]
@@ -176,7 +180,7 @@ class Members:
             yield {name: ids[position] for name, ids in zip(columns, lists, strict=True)}
 
     def _holds(self, literal: Literal, row: dict[Variable, int], rule: Rule) -> bool:
-        """Whether a literal holds of members; what it computes is added to the row."""
+        """Whether a literal holds of members; add values that it computes to the row."""
         if isinstance(literal, Negation):
             return _is_decided(literal.atom, rule) or self._is_absent(literal.atom, row)
         binding = {name: self.decode(identity) for name, identity in row.items()}
@@ -190,15 +194,15 @@ class Members:
         return bool(holds(literal, binding))
 
     def _is_absent(self, atom: Atom, row: Mapping[Variable, int]) -> bool:
-        """Whether no fact matches, something in it being computed."""
-        known = [
+        """Whether no fact matches an atom that has computed variables."""
+        terms = [
             term
             if isinstance(term, Variable) and term not in row
             else Constant(self.decode(self.identity(term, row)))
             for term in atom.terms
         ]
         _, count = self._engine.plans.answer(
-            Rule(Atom(ABSENT, ()), (self._atom(Atom(atom.predicate, tuple(known))),))
+            Rule(Atom(ABSENT, ()), (self._atom(Atom(atom.predicate, tuple(terms))),))
         )
         return not count
 
@@ -209,7 +213,7 @@ def _matched(rule: Rule) -> frozenset[Variable]:
 
 
 def _is_decided(negated: Atom, rule: Rule) -> bool:
-    """Whether an atom under negation is about nothing that is computed."""
+    """Whether a negated atom has no computed variables."""
     computed = {item.variable for item in rule.body if isinstance(item, Assignment)} - _matched(rule)
     return computed.isdisjoint(literal_variables(negated))
 
@@ -221,17 +225,17 @@ def too_many(choices: int) -> ProgramError:
     return ProgramError(Diagnostic(NOT_EXPLAINED, message, help=help))
 
 
-def keys_of(atom: Atom, found: RuleInstances, members: Members) -> Sequence[Key]:
-    """The facts that an atom is in each instance."""
-    if not found.count:
-        return []  # what would be computed has no column
+def keys_of(atom: Atom, instances: RuleInstances, members: Members) -> Sequence[Key]:
+    """The keys of the fact that matches an atom in each instance."""
+    if not instances.count:
+        return []  # computed variables have no columns
     columns = [
-        found.columns[term].tolist()
+        instances.columns[term].tolist()
         if isinstance(term, Variable)
-        else [members.identity(term, {})] * found.count
+        else [members.identity(term, {})] * instances.count
         for term in atom.terms
     ]
-    return list(zip(*columns, strict=True)) if columns else [()] * found.count
+    return list(zip(*columns, strict=True)) if columns else [()] * instances.count
 
 
 # ---- the search
@@ -241,7 +245,7 @@ def keys_of(atom: Atom, found: RuleInstances, members: Members) -> Sequence[Key]
 # are explicit or derived. Neither is a step: the height of a proof is the number of rule instances on the
 # longest way down, and both are as high as what they stand on.
 #
-# Invariant: `heights` are those of the lowest proofs among what was found that do not use the goal.
+# Invariant: `heights` are those of the lowest proofs within the search that do not use the goal.
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +285,7 @@ MemberNode = MemberFact | Direct | Equal | GroupRow
 
 @dataclass
 class MemberSearch:
-    """What was found on the way back from one goal."""
+    """A backward search from one goal."""
 
     members: Members
     instances: InstanceFinder
@@ -294,8 +298,8 @@ class MemberSearch:
     _waiting: list[MemberNode] = field(default_factory=list)
     _groups: int = 0
 
-    def run(self, wanted: int) -> list[Ending[MemberNode]]:
-        """How proofs of the goal end, lowest first: as many as are wanted, or all; one, of an equality."""
+    def run(self, most_proofs: int) -> list[Ending[MemberNode]]:
+        """The endings of at most `most_proofs` proofs of the goal, lowest first; of an equality only one."""
         self._waiting = [self.goal]
         levels = 0
         while True:
@@ -306,11 +310,11 @@ class MemberSearch:
                 if self._equal_height(self.goal) < levels or not self._waiting:
                     return [Ending(self.goal, self.goal, self.lowest(self.goal))]
                 continue
-            heights = [(self._ending_height(each), each) for each in self._endings()]
+            heights = [(self._ending_height(ending), ending) for ending in self._endings()]
             proved = sorted((pair for pair in heights if pair[0] < UNKNOWN), key=lambda pair: pair[0])
             certain = sum(height < levels for height, _ in proved)
-            if certain >= wanted or not self._waiting:
-                return [each for _, each in proved[:wanted]]
+            if certain >= most_proofs or not self._waiting:
+                return [ending for _, ending in proved[:most_proofs]]
 
     def _endings(self) -> Iterator[Ending[MemberNode]]:
         """All endings of the goal, those with the fewest equalities first."""
@@ -329,7 +333,7 @@ class MemberSearch:
         return max(self._step_height(ending.step), *map(self.height, ending.equalities), 0)
 
     def _step_height(self, step: ProofStep[MemberNode]) -> int:
-        """The height of what a step gives."""
+        """The height of a step's head."""
         below = max((self.heights.get(node, UNKNOWN) for node in step.body), default=0)
         return min(below + step.is_instance, UNKNOWN)
 
@@ -340,7 +344,8 @@ class MemberSearch:
         if isinstance(node, Equal):
             return ProofStep(NodeKind.EQUAL, tuple(self._chain(node)))
         lowest = min(
-            self.steps[node], key=lambda step: (self._step_height(step), 0 if step.found else len(step.body))
+            self.steps[node],
+            key=lambda step: (self._step_height(step), 0 if step.instances else len(step.body)),
         )
         if isinstance(node, MemberFact):
             direct = lowest.body[0]
@@ -353,7 +358,7 @@ class MemberSearch:
         return self.heights.get(equal(node.left, node.right) if isinstance(node, Equal) else node, UNKNOWN)
 
     def fact(self, node: MemberNode) -> Atom:
-        """The fact that a node is."""
+        """The fact of a node."""
         assert not isinstance(node, GroupRow), "a row of a group is no fact"
         predicate, key = (
             (EQUAL, (node.left, node.right)) if isinstance(node, Equal) else (node.predicate, node.key)
@@ -392,51 +397,52 @@ class MemberSearch:
             yield from equalities
 
     def _load(self, predicate: str, key: Key) -> tuple[Direct, ...]:
-        """Find all direct facts that one over representatives represents, and the steps that give them."""
-        known = self._loaded.get((predicate, key))
-        if known is not None:
-            return known
+        """Find all direct facts that a fact over representatives represents, and the steps that give them."""
+        loaded = self._loaded.get((predicate, key))
+        if loaded is not None:
+            return loaded
         is_goal = isinstance(self.goal, Direct) and self.goal.predicate == predicate
         explicit = [] if is_goal else self.members.explicit(predicate, key)
         direct = [Direct(predicate, each) for each in explicit]
         for node in direct:
             self._add(node, EXPLICIT_STEP)
         for rule, number in self.instances.rules_of(predicate):
-            found = self.members.found(rule, number, key)
-            direct += self._add_groups(found) if rule.aggregations else self._add_instances(found)
+            instances = self.members.find(rule, number, key)
+            direct += self._add_groups(instances) if rule.aggregations else self._add_instances(instances)
         self._loaded[predicate, key] = tuple(dict.fromkeys(direct))
         return self._loaded[predicate, key]
 
     def _add(self, node: MemberNode, step: ProofStep[MemberNode]) -> None:
         self.steps.setdefault(node, []).append(step)
 
-    def _add_instances(self, found: RuleInstances) -> list[Direct]:
+    def _add_instances(self, instances: RuleInstances) -> list[Direct]:
         """The facts that instances of a rule derive."""
-        predicate = found.rule.head.predicate
-        heads = [Direct(predicate, key) for key in keys_of(found.rule.head, found, self.members)]
-        for position, (head, body) in enumerate(zip(heads, self._bodies(found), strict=True)):
-            self._add(head, ProofStep(NodeKind.RULE, body, found, position))
+        predicate = instances.rule.head.predicate
+        heads = [Direct(predicate, key) for key in keys_of(instances.rule.head, instances, self.members)]
+        for position, (head, body) in enumerate(zip(heads, self._bodies(instances), strict=True)):
+            self._add(head, ProofStep(NodeKind.RULE, body, instances, position))
         return heads
 
-    def _bodies(self, found: RuleInstances) -> list[tuple[MemberNode, ...]]:
+    def _bodies(self, instances: RuleInstances) -> list[tuple[MemberNode, ...]]:
         """The facts in the bodies of instances, which wait for the next level."""
-        atoms = found.rule.positive
+        atoms = instances.rule.positive
         columns = [
-            [MemberFact(atom.predicate, key) for key in keys_of(atom, found, self.members)] for atom in atoms
+            [MemberFact(atom.predicate, key) for key in keys_of(atom, instances, self.members)]
+            for atom in atoms
         ]
         for column in columns:
             self._waiting += column
-        return list(zip(*columns, strict=True)) if columns else [()] * found.count
+        return list(zip(*columns, strict=True)) if columns else [()] * instances.count
 
-    def _add_groups(self, found: RuleInstances) -> Iterator[Direct]:
-        """The facts that groups give: each needs all its rows, and each row one instance of the body."""
-        rule, decode = found.rule, self.members.decode
-        collected, bodies = collected_variables(rule), self._bodies(found)
+    def _add_groups(self, instances: RuleInstances) -> Iterator[Direct]:
+        """The facts of groups: each needs all its rows, and each row one instance of the body."""
+        rule, decode = instances.rule, self.members.decode
+        collected, bodies = collected_variables(rule), self._bodies(instances)
         groups: dict[Key, dict[GroupRow, list[int]]] = {}
-        for position in range(found.count):
-            rows = groups.setdefault(_key(found, rule.group, position), {})
+        for position in range(instances.count):
+            rows = groups.setdefault(_key(instances, rule.group, position), {})
             rows.setdefault(
-                GroupRow(self._groups + len(groups), _key(found, collected, position)), []
+                GroupRow(self._groups + len(groups), _key(instances, collected, position)), []
             ).append(position)
         self._groups += len(groups)
         for rows in groups.values():
@@ -445,15 +451,15 @@ class MemberSearch:
             if head is not None:
                 for row, positions in rows.items():
                     for position in positions:
-                        self._add(row, ProofStep(NodeKind.ROW, bodies[position], found, position))
+                        self._add(row, ProofStep(NodeKind.ROW, bodies[position], instances, position))
                 direct = Direct(rule.head.predicate, self.members.key(head))
-                self._add(direct, ProofStep(NodeKind.AGGREGATE, tuple(rows), found))
+                self._add(direct, ProofStep(NodeKind.AGGREGATE, tuple(rows), instances))
                 yield direct
 
     # ---- heights
 
     def _relax(self) -> None:
-        """Compute the heights of all that was found; no proof may use the goal."""
+        """Compute the heights of all nodes of the search; no proof may use the goal."""
         goal = self.goal
         excluded = {goal, Direct(goal.predicate, goal.key)} if isinstance(goal, MemberFact) else {goal}
         is_lower = True
@@ -462,17 +468,17 @@ class MemberSearch:
             for node, steps in self.steps.items():
                 if node in excluded:
                     continue
-                now = min(map(self._step_height, steps), default=UNKNOWN)
+                height = min(map(self._step_height, steps), default=UNKNOWN)
                 if isinstance(node, Equal):
-                    now = self._equal_height(node)
-                if now < self.heights.get(node, UNKNOWN):
-                    self.heights[node], is_lower = now, True
+                    height = self._equal_height(node)
+                if height < self.heights.get(node, UNKNOWN):
+                    self.heights[node], is_lower = height, True
 
     def _edges(self, node: Equal) -> list[tuple[int, int, int]]:
         """The equalities in the class of two constants that are proved, each with its height."""
         (representative,) = self.members.representatives((node.left,))
-        known = self._loaded.get((EQUAL, (representative, representative)), ())
-        edges = ((*edge.key, self.heights.get(edge, UNKNOWN)) for edge in known)
+        equalities = self._loaded.get((EQUAL, (representative, representative)), ())
+        edges = ((*edge.key, self.heights.get(edge, UNKNOWN)) for edge in equalities)
         return [edge for edge in edges if edge[2] < UNKNOWN and edge[0] != edge[1]]  # type: ignore[misc]
 
     def _equal_height(self, node: Equal) -> int:
@@ -492,34 +498,34 @@ class MemberSearch:
         return path if node == ordered else path[::-1]
 
     def _path(self, node: Equal, edges: Sequence[tuple[int, int, int]]) -> list[Direct] | None:
-        """The shortest way from one constant to the other by these equalities."""
-        near: dict[int, list[tuple[int, Direct]]] = {}
+        """The shortest path from one constant to the other by these equalities."""
+        neighbours: dict[int, list[tuple[int, Direct]]] = {}
         for left, right, _ in edges:
-            near.setdefault(left, []).append((right, Direct(EQUAL, (left, right))))
-            near.setdefault(right, []).append((left, Direct(EQUAL, (left, right))))
-        ways: dict[int, list[Direct]] = {node.left: []}
+            neighbours.setdefault(left, []).append((right, Direct(EQUAL, (left, right))))
+            neighbours.setdefault(right, []).append((left, Direct(EQUAL, (left, right))))
+        paths: dict[int, list[Direct]] = {node.left: []}
         level = [node.left]
-        while level and node.right not in ways:
-            below = []
-            for each in level:
-                for other, edge in near.get(each, ()):
-                    if other not in ways:
-                        ways[other] = [*ways[each], edge]
-                        below.append(other)
-            level = below
-        return ways.get(node.right)
+        while level and node.right not in paths:
+            next_level = []
+            for constant in level:
+                for neighbour, edge in neighbours.get(constant, ()):
+                    if neighbour not in paths:
+                        paths[neighbour] = [*paths[constant], edge]
+                        next_level.append(neighbour)
+            level = next_level
+        return paths.get(node.right)
 
 
-def equalities_between(one: Direct, other: MemberFact) -> tuple[Equal, ...]:
-    """What turns a fact into one that differs from it by equal constants."""
-    pairs = zip(one.key, other.key, strict=True)
+def equalities_between(direct: Direct, fact: MemberFact) -> tuple[Equal, ...]:
+    """The equalities that turn a direct fact into one that differs from it by equal constants."""
+    pairs = zip(direct.key, fact.key, strict=True)
     return tuple(dict.fromkeys(Equal(left, right) for left, right in pairs if left != right))
 
 
-def equal(one: int, other: int) -> Equal:
-    """That two constants are one."""
-    return Equal(min(one, other), max(one, other))
+def equal(left: int, right: int) -> Equal:
+    """The equality of two constants, whatever their order."""
+    return Equal(min(left, right), max(left, right))
 
 
-def _key(found: RuleInstances, names: Sequence[Variable], position: int) -> Key:
-    return tuple(int(found.columns[name][position]) for name in names)
+def _key(instances: RuleInstances, names: Sequence[Variable], position: int) -> Key:
+    return tuple(int(instances.columns[name][position]) for name in names)

@@ -1,11 +1,10 @@
-"""The search for proofs of smallest height: instances of rules, found from their heads, and the steps made of
-them. Mutable.
+"""The search for proofs of smallest height: instances of rules, found from their heads, and proof steps.
+Mutable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -24,6 +23,7 @@ from tidelog.plan.change_plans import ChangePlanMaker
 from tidelog.plan.compile import collected_variables
 from tidelog.plan.join_order import negated_only_variables
 from tidelog.proof.explanation import NodeKind, ground_atom
+from tidelog.records import dataclass
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
@@ -106,16 +106,16 @@ class InstanceFinder:
             engine.storage.clear(temporary)
         return RuleInstances(rule, number, copied, count)
 
-    def rows(self, atom: Atom, found: RuleInstances) -> Positions:
-        """The rows of the facts that an atom is in each instance."""
-        columns = [self._column(term, found) for term in atom.terms]
-        rows: Positions = self.engine.catalog.table(atom.predicate).find(columns, found.count)
+    def rows(self, atom: Atom, instances: RuleInstances) -> Positions:
+        """The row of the fact that matches an atom in each instance."""
+        columns = [self._column(term, instances) for term in atom.terms]
+        rows: Positions = self.engine.catalog.table(atom.predicate).find(columns, instances.count)
         return rows
 
-    def _column(self, term: Variable | Constant, found: RuleInstances) -> Ids:
+    def _column(self, term: Variable | Constant, instances: RuleInstances) -> Ids:
         if isinstance(term, Variable):
-            return found.columns[term]
-        return np.full(found.count, self.engine.storage.dictionary.encode(term.value), np.int32)
+            return instances.columns[term]
+        return np.full(instances.count, self.engine.storage.dictionary.encode(term.value), np.int32)
 
 
 def variables_of_rule(rule: Rule) -> tuple[Variable, ...]:
@@ -139,24 +139,26 @@ class AggregateGroup:
     rows: int  # how many distinct ones there are
 
 
-def groups_of(found: RuleInstances, heads: Numbers, dictionary: Dictionary) -> Iterator[AggregateGroup]:
-    """The groups whose values are those of the heads that they were found for."""
-    rule = found.rule
+def groups_of(instances: RuleInstances, heads: Numbers, dictionary: Dictionary) -> Iterator[AggregateGroup]:
+    """The groups whose results are the heads for which the instances were searched."""
+    rule = instances.rule
     collected = collected_variables(rule)
-    for members in _alike(found, heads, rule.group):
-        rows, row_of = _numbered([found.columns[variable][members] for variable in collected], len(members))
-        columns = {variable: found.columns[variable][members][rows] for variable in collected}
+    for members in _alike(instances, heads, rule.group):
+        rows, row_of = _numbered(
+            [instances.columns[variable][members] for variable in collected], len(members)
+        )
+        columns = {variable: instances.columns[variable][members][rows] for variable in collected}
         values = {name: [dictionary.decode(i) for i in column.tolist()] for name, column in columns.items()}
-        first = found.binding(members[0], dictionary)
+        first = instances.binding(members[0], dictionary)
         if aggregated(rule, values, len(rows)) == [_value(term, first) for term in rule.head.terms]:
             yield AggregateGroup(heads[members[:1]], members, row_of, len(rows))
 
 
-def heads_of(rule: Rule, found: RuleInstances, dictionary: Dictionary) -> Iterator[list[Value]]:
-    """The heads that all groups among the instances give."""
+def heads_of(rule: Rule, instances: RuleInstances, dictionary: Dictionary) -> Iterator[list[Value]]:
+    """The heads of all groups among the instances."""
     collected = collected_variables(rule)
-    for members in _alike(found, np.zeros(found.count, np.int64), rule.group):
-        columns = [found.columns[variable][members] for variable in collected]
+    for members in _alike(instances, np.zeros(instances.count, np.int64), rule.group):
+        columns = [instances.columns[variable][members] for variable in collected]
         rows, _ = _numbered(columns, len(members))
         values = {
             variable: dictionary.decode_all(column[rows].tolist())
@@ -168,7 +170,7 @@ def heads_of(rule: Rule, found: RuleInstances, dictionary: Dictionary) -> Iterat
 
 
 def aggregated(rule: Rule, values: dict[Variable, list[Value]], rows: int) -> list[Value] | None:
-    """The head that a group of distinct rows gives, None if something in it has no value."""
+    """The head of a group of distinct rows; None if a term of it has no value."""
     binding = {variable: values[variable][0] for variable in rule.group}
     for aggregation in rule.aggregations:
         columns = [_repeated(argument, values, rows) for argument in aggregation.arguments]
@@ -185,9 +187,9 @@ def aggregated(rule: Rule, values: dict[Variable, list[Value]], rows: int) -> li
     return [_value(term, binding) for term in rule.head.terms]
 
 
-def _alike(found: RuleInstances, heads: Numbers, group: Sequence[Variable]) -> Iterator[Numbers]:
+def _alike(instances: RuleInstances, heads: Numbers, group: Sequence[Variable]) -> Iterator[Numbers]:
     """Return the positions of instances with the same head and the same values of the group's variables."""
-    _, group_of = _numbered([heads, *(found.columns[variable] for variable in group)], found.count)
+    _, group_of = _numbered([heads, *(instances.columns[variable] for variable in group)], instances.count)
     order = np.argsort(group_of, kind="stable")
     yield from np.split(order, np.flatnonzero(np.diff(group_of[order])) + 1)
 
@@ -212,13 +214,13 @@ def _value(term: Term, binding: dict[Variable, Value]) -> Value:
 #
 # A node is a derived fact, or a row of a group of an aggregate; one represents all explicit facts. An
 # instance has a head, which is a node, and a body of nodes; a node is proved if all of some instance's body
-# is. A fact is one higher than what it follows from, a row is not: it is no step of its own.
+# is. A fact is one higher than its body; a row of a group is not, since it is no separate step.
 #
 # Invariant: after `relax`, `heights` are those of the lowest proofs among the instances that do not use the
 # goal, UNKNOWN where there are none.
 
-UNKNOWN = 1 << 40  # the height of what has no proof yet
-HOLDS = 0  # the node of all explicit facts; it stands in every body, so that none is empty
+UNKNOWN = 1 << 40  # the height of nodes without a proof
+HOLDS = 0  # the node of all explicit facts; every body contains it, so that none is empty
 
 
 class ProofGraph:
@@ -226,39 +228,39 @@ class ProofGraph:
 
     def __init__(self) -> None:
         self.heights: Numbers = np.zeros(1, np.int64)
-        self.steps: Numbers = np.zeros(1, np.int64)  # by how much a node is higher than what it follows from
+        self.steps: Numbers = np.zeros(1, np.int64)  # by how much a node is higher than its body
         self.heads: Numbers = np.zeros(0, np.int64)  # of each instance
         self.worst: Numbers = np.zeros(0, np.int64)  # of each instance: the greatest height in its body
         self.bodies: Numbers = np.zeros(0, np.int64)  # the nodes of all bodies, one after the other
         self.starts: Numbers = np.zeros(0, np.int64)  # where each body begins
-        self.positions: Numbers = np.zeros(
-            0, np.int64
-        )  # of each instance, among those that were found with it
-        self.found: list[RuleInstances] = []
-        self._ends: list[int] = []  # how many instances there are with each of `found`
-        self._steps: list[Numbers] = []  # of nodes that wait to be put together with the others
+        self.positions: Numbers = np.zeros(0, np.int64)  # of each instance in its batch
+        self.batches: list[RuleInstances] = []
+        self._ends: list[int] = []  # the number of instances up to the end of each batch
+        self._steps: list[Numbers] = []  # of nodes that are not concatenated yet
         self._instances: list[tuple[Numbers, Numbers, Numbers]] = []
-        self._counted = 1
-        self._instanced = 0
+        self._node_count = 1
+        self._instance_count = 0
 
     def add_nodes(self, count: int, step: int) -> Numbers:
-        """New nodes, not proved yet, each by so much higher than what it follows from."""
+        """Add unproved nodes, each `step` higher than its body."""
         self._steps.append(np.full(count, step))
-        first, self._counted = self._counted, self._counted + count
-        return np.arange(first, self._counted)
+        first, self._node_count = self._node_count, self._node_count + count
+        return np.arange(first, self._node_count)
 
     def add_instances(
-        self, found: RuleInstances, heads: Numbers, bodies: Numbers, positions: Numbers
+        self, batch: RuleInstances, heads: Numbers, bodies: Numbers, positions: Numbers
     ) -> None:
-        """New instances: their heads, and for each a row of the nodes in its body, HOLDS among them."""
-        self.found.append(found)
+        """Add instances: their heads, and for each a row of the nodes in its body, HOLDS among them."""
+        self.batches.append(batch)
         self._instances.append((heads, bodies, positions))
-        self._instanced += len(heads)
-        self._ends.append(self._instanced)
+        self._instance_count += len(heads)
+        self._ends.append(self._instance_count)
 
     def found_with(self, instance: int) -> tuple[RuleInstances, int]:
-        """Return the instances among which one was found, and its position there."""
-        return self.found[int(np.searchsorted(self._ends, instance, "right"))], int(self.positions[instance])
+        """Return the batch of an instance, and its position in it."""
+        return self.batches[int(np.searchsorted(self._ends, instance, "right"))], int(
+            self.positions[instance]
+        )
 
     def body(self, instance: int) -> list[int]:
         """The nodes in the body of an instance."""
@@ -267,17 +269,17 @@ class ProofGraph:
         return body
 
     def relax(self, goal: int) -> None:
-        """Compute the heights of all that was added; no proof may use the goal."""
-        self._put_together()
+        """Compute the heights of all nodes; no proof may use the goal."""
+        self._concatenate()
         if not len(self.heads):
             return
         steps = np.where(self.heads == goal, UNKNOWN, self.steps[self.heads])
         while True:
-            before = self.heights
-            self.worst = np.maximum.reduceat(before[self.bodies], self.starts)
-            self.heights = before.copy()
+            heights = self.heights
+            self.worst = np.maximum.reduceat(heights[self.bodies], self.starts)
+            self.heights = heights.copy()
             np.minimum.at(self.heights, self.heads, np.minimum(self.worst + steps, UNKNOWN))
-            if np.array_equal(before, self.heights):
+            if np.array_equal(heights, self.heights):
                 return
 
     def lowest(self) -> dict[int, int]:
@@ -286,7 +288,7 @@ class ProofGraph:
         nodes, first = np.unique(self.heads[order], return_index=True)
         return dict(zip(nodes.tolist(), order[first].tolist(), strict=True))
 
-    def _put_together(self) -> None:
+    def _concatenate(self) -> None:
         """Append all that was added to the arrays."""
         self.steps = np.concatenate([self.steps, *self._steps])
         unknown = np.full(len(self.steps) - len(self.heights), UNKNOWN)
@@ -311,7 +313,7 @@ N = TypeVar("N")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProofStep(Generic[N]):
-    """One way in which a node comes to hold; its kind is that of the node in a proof that it becomes.
+    """One derivation of a node; its kind is that of the resulting node in a proof.
 
     The body has the nodes that it needs: the atoms of a rule's instance in their order, the rows of a group,
     or a fact and the equalities that turn it into another.
@@ -319,12 +321,12 @@ class ProofStep(Generic[N]):
 
     kind: NodeKind
     body: tuple[N, ...] = ()
-    found: RuleInstances | None = None  # with the instances of a rule that it is one of
+    instances: RuleInstances | None = None  # the batch that contains the instance
     position: int = -1  # among these; none if it is a group
 
     @property
     def is_instance(self) -> bool:
-        """Whether it is an instance of a rule, so that what it gives is higher than its body."""
+        """Whether it is an instance of a rule, so that its head is higher than its body."""
         return self.kind in (NodeKind.RULE, NodeKind.AGGREGATE)
 
 
@@ -342,12 +344,12 @@ class Ending(Generic[N]):
 
 
 class StepSource(Protocol[N]):
-    """What a search has found on the way back from one goal."""
+    """A backward search from one goal."""
 
-    def run(self, wanted: int) -> Sequence[Ending[N]]:
-        """How proofs of the goal end, lowest first: as many as are wanted, or all.
+    def run(self, most_proofs: int) -> Sequence[Ending[N]]:
+        """The endings of at most `most_proofs` proofs of the goal, lowest first.
 
-        None of them uses the goal itself.
+        No proof uses the goal itself.
         """
 
     def lowest(self, node: N) -> ProofStep[N]:
@@ -364,7 +366,7 @@ class StepSource(Protocol[N]):
 #
 # Level by level, all instances that derive the facts of a level are found at once, and the facts in their
 # bodies are the next level. A proof of height h uses facts at most h steps away from the goal: once levels 0
-# to d have been searched, every proof of height d + 1 or less lies in what was found, and the lowest of these
+# to d have been searched, every proof of height d + 1 or less has been found, and the lowest of these
 # is the lowest of all. So the search ends as soon as it sees a proof that is no higher than it has looked.
 
 EXPLICIT = int(Flag.EXPLICIT)
@@ -372,7 +374,7 @@ FactNode = int | Atom  # the number of a derived fact or row in the graph, or an
 
 
 class FactSearch:
-    """What was found on the way back from one goal."""
+    """A backward search from one goal."""
 
     def __init__(self, instances: InstanceFinder, relation: str, row: int, check: Callable[[], None]) -> None:
         self._instances = instances
@@ -380,30 +382,30 @@ class FactSearch:
         self._check = check
         self._graph = ProofGraph()
         self._facts: dict[int, tuple[str, int]] = {}  # of each node that is a fact: its relation and row
-        self._known: dict[str, dict[int, int]] = {}  # the nodes of facts, by relation and row
+        self._node_of: dict[str, dict[int, int]] = {}  # the nodes of facts, by relation and row
         self._levels = 0  # that have been searched
         self._lowest: dict[int, int] = {}  # the instance of the lowest step to each node
         self._goal = int(self._graph.add_nodes(1, step=1)[0])
         is_explicit = bool(self._engine.catalog.table(relation).flags[row] & EXPLICIT)
         self._is_explicit = is_explicit and not relation.startswith(EXPLAINED)
         self._facts[self._goal] = relation, row
-        self._known[relation] = {row: self._goal}
+        self._node_of[relation] = {row: self._goal}
         self._waiting = {relation: [row]}
 
-    def run(self, wanted: int) -> list[Ending[FactNode]]:
-        """How proofs of the goal end, lowest first; that it is explicit is the lowest of all."""
+    def run(self, most_proofs: int) -> list[Ending[FactNode]]:
+        """The endings of proofs of the goal, lowest first; an explicit fact is the lowest."""
         endings: list[Ending[FactNode]] = []
         if self._is_explicit:
             fact = self.fact(self._goal)
             endings.append(Ending(fact, fact, EXPLICIT_STEP))
-        if wanted > len(endings):
-            lowest = self._search(wanted - len(endings))
+        if most_proofs > len(endings):
+            lowest = self._search(most_proofs - len(endings))
             self._lowest = self._graph.lowest()
             endings += [Ending(self._goal, self._goal, self._step(instance)) for instance in lowest]
         return endings
 
-    def _search(self, wanted: int) -> list[int]:
-        """The instances by which proofs of the goal end, lowest first."""
+    def _search(self, most_proofs: int) -> list[int]:
+        """The last instances of proofs of the goal, lowest first."""
         graph = self._graph
         while True:
             waiting, self._waiting = self._waiting, {}
@@ -415,8 +417,8 @@ class FactSearch:
             ending = np.flatnonzero((graph.heads == self._goal) & (graph.worst < UNKNOWN))
             ending = ending[np.argsort(graph.worst[ending], kind="stable")]
             certain = int(np.count_nonzero(graph.worst[ending] < self._levels))
-            if certain >= wanted or not self._waiting:
-                lowest: list[int] = ending[:wanted].tolist()
+            if certain >= most_proofs or not self._waiting:
+                lowest: list[int] = ending[:most_proofs].tolist()
                 return lowest
 
     # ---- results
@@ -440,53 +442,53 @@ class FactSearch:
 
     def _step(self, instance: int) -> ProofStep[FactNode]:
         """An instance in the graph as a step."""
-        found, position = self._graph.found_with(instance)
+        instances, position = self._graph.found_with(instance)
         _, *body = self._graph.body(instance)
         is_fact = int(self._graph.heads[instance]) in self._facts
-        if is_fact and found.rule.aggregations:
-            return ProofStep(NodeKind.AGGREGATE, tuple(body), found)
-        binding = found.binding(position, self._engine.storage.dictionary) if HOLDS in body else {}
-        atoms = zip(body, found.rule.positive, strict=True)
+        if is_fact and instances.rule.aggregations:
+            return ProofStep(NodeKind.AGGREGATE, tuple(body), instances)
+        binding = instances.binding(position, self._engine.storage.dictionary) if HOLDS in body else {}
+        atoms = zip(body, instances.rule.positive, strict=True)
         nodes = tuple(ground_atom(atom, binding) if node == HOLDS else node for node, atom in atoms)
-        return ProofStep(NodeKind.RULE if is_fact else NodeKind.ROW, nodes, found, position)
+        return ProofStep(NodeKind.RULE if is_fact else NodeKind.ROW, nodes, instances, position)
 
     # ---- the way back
 
     def _expand(self, relation: str, rows: Positions) -> None:
         """Find all instances that derive these facts."""
         for rule, number in self._instances.rules_of(relation):
-            found = self._instances.find(rule, number, rows)
-            if not found.count:
+            instances = self._instances.find(rule, number, rows)
+            if not instances.count:
                 continue
-            heads = self._heads(relation, self._instances.rows(rule.head, found))
-            bodies = self._bodies(found)
+            heads = self._heads(relation, self._instances.rows(rule.head, instances))
+            bodies = self._bodies(instances)
             if rule.aggregations:
-                self._add_groups(found, heads, bodies)
+                self._add_groups(instances, heads, bodies)
             else:
-                self._graph.add_instances(found, heads, bodies, np.arange(found.count))
+                self._graph.add_instances(instances, heads, bodies, np.arange(instances.count))
 
-    def _bodies(self, found: RuleInstances) -> Numbers:
+    def _bodies(self, instances: RuleInstances) -> Numbers:
         """The nodes of each instance's facts, one row per instance."""
-        columns = [np.full(found.count, HOLDS)]
-        for atom in found.rule.positive:
+        columns = [np.full(instances.count, HOLDS)]
+        for atom in instances.rule.positive:
             if self._instances.rules_of(atom.predicate):
-                columns.append(self._nodes(atom.predicate, self._instances.rows(atom, found)))
+                columns.append(self._nodes(atom.predicate, self._instances.rows(atom, instances)))
             else:
-                columns.append(columns[0])  # all of them are explicit
+                columns.append(columns[0])  # all facts are explicit
         return np.column_stack(columns)
 
-    def _add_groups(self, found: RuleInstances, heads: Numbers, bodies: Numbers) -> None:
+    def _add_groups(self, instances: RuleInstances, heads: Numbers, bodies: Numbers) -> None:
         """Instances of an aggregate rule need all rows of a group, and each row one instance of the body."""
-        for group in groups_of(found, heads, self._engine.storage.dictionary):
+        for group in groups_of(instances, heads, self._engine.storage.dictionary):
             rows = self._graph.add_nodes(group.rows, step=0)
             needed = np.concatenate(([HOLDS], rows))[None, :]
-            self._graph.add_instances(found, rows[group.row_of], bodies[group.members], group.members)
-            self._graph.add_instances(found, group.head, needed, group.members[:1])
+            self._graph.add_instances(instances, rows[group.row_of], bodies[group.members], group.members)
+            self._graph.add_instances(instances, group.head, needed, group.members[:1])
 
     def _heads(self, relation: str, rows: Positions) -> Numbers:
-        """The nodes of facts that have waited for this level."""
-        known = self._known[relation]
-        return np.array([known[row] for row in rows.tolist()])
+        """The nodes of facts of this level."""
+        node_of = self._node_of[relation]
+        return np.array([node_of[row] for row in rows.tolist()])
 
     def _nodes(self, relation: str, rows: Positions) -> Numbers:
         """The nodes of facts: HOLDS where explicit; others that are new wait for the next level."""
@@ -495,12 +497,12 @@ class FactSearch:
         if not len(derived):
             return nodes
         unique, inverse = np.unique(rows[derived], return_inverse=True)
-        known = self._known.setdefault(relation, {})
-        new = [row for row in unique.tolist() if row not in known]
+        node_of = self._node_of.setdefault(relation, {})
+        new = [row for row in unique.tolist() if row not in node_of]
         if new:
             added = self._graph.add_nodes(len(new), step=1)
-            known.update(zip(new, added.tolist(), strict=True))
+            node_of.update(zip(new, added.tolist(), strict=True))
             self._facts.update(zip(added.tolist(), ((relation, row) for row in new), strict=True))
             self._waiting.setdefault(relation, []).extend(new)
-        nodes[derived] = np.array([known[row] for row in unique.tolist()])[inverse]
+        nodes[derived] = np.array([node_of[row] for row in unique.tolist()])[inverse]
         return nodes

@@ -1,4 +1,4 @@
-"""Why facts hold: from what a search has found to the proofs of what a query asks for."""
+"""Proofs of the answers to a query, built from the results of a search."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from tidelog.plan.algebra import EXPLAINED, EXPLAINED_MEMBERS, MAGIC_ANSWERS
 from tidelog.plan.compile import collected_variables
 from tidelog.plan.join_order import expected_growth
 from tidelog.plan.rule_text import Writing
+from tidelog.proof import MOST_ROWS
 from tidelog.proof.explanation import Binding, Explanation, NodeKind, ProofNode, grounded
 from tidelog.proof.member_search import (
     Direct,
@@ -73,30 +74,30 @@ if TYPE_CHECKING:
 
 @contextmanager
 def demanded(query: Query, context: QueryContext) -> Iterator[None]:
-    """Inside the block, derived relations hold what the query requests; afterwards their explicit facts only.
+    """Within the block, derived relations hold the facts that the query requests.
 
-    Nothing else is derived yet.
+    No facts are derived yet; afterwards the relations hold only explicit facts again.
     """
     engine = context.engine
     options = MagicOptions(context.explicit, expected_growth(engine.storage), refined=False)
     requested = replace(query.rule, head=Atom(MAGIC_ANSWERS, query.rule.head.terms))
-    made = rewrite(context.program.rules, [requested], options).apart(ONCE)
-    with relations(made, engine):
-        add_facts(made.seeds, engine)
-        numbers = {id(rule): number for number, rule in enumerate(made.rules)}
-        derive(engine, strata(made.rules), numbers, context.listen, context.check, context.modules)
-        found = _derived(made, engine)
+    rewritten = rewrite(context.program.rules, [requested], options).apart(ONCE)
+    with relations(rewritten, engine):
+        add_facts(rewritten.seeds, engine)
+        numbers = {id(rule): number for number, rule in enumerate(rewritten.rules)}
+        derive(engine, strata(rewritten.rules), numbers, context.listen, context.check, context.modules)
+        derived = _derived(rewritten, engine)
     try:
-        engine.replacement.restore(found)
+        engine.replacement.restore(derived)
         yield
     finally:
-        engine.replacement.forget_derived(found.keys())
+        engine.replacement.forget_derived(derived.keys())
 
 
-def _derived(made: Rewritten, engine: ColumnarEngine) -> dict[str, Answers]:
+def _derived(rewritten: Rewritten, engine: ColumnarEngine) -> dict[str, Answers]:
     """Return the facts of each predicate that were derived in some pattern, without explicit ones."""
     parts: dict[str, list[Rows]] = {}
-    for name, relation in made.relations.items():
+    for name, relation in rewritten.relations.items():
         if relation.kind is AdornedKind.ADORNED:
             parts.setdefault(relation.predicate, []).append(Rows(*engine.storage.rows(name)))
     return {name: _new(name, several, engine) for name, several in parts.items()}
@@ -114,51 +115,50 @@ def _new(relation: str, parts: list[Rows], engine: ColumnarEngine) -> Answers:
 
 # ---- from search results to proofs
 
-# Where an explicit fact comes from, as something that can be written.
+# Returns the origin of an explicit fact, which is shown by `str`.
 Origin = Callable[[Fact], object | None]
-MOST_ROWS = 20  # of a group that a proof holds
 
 
 class ProofTrees(Generic[N]):
-    """Makes proofs of what one search has found."""
+    """Builds proofs from one search."""
 
     def __init__(
-        self, found: StepSource[N], dictionary: Dictionary, origin: Origin, most_rows: int | None = MOST_ROWS
+        self, search: StepSource[N], dictionary: Dictionary, origin: Origin, most_rows: int | None = MOST_ROWS
     ) -> None:
-        self._found = found
+        self._search = search
         self._dictionary = dictionary
         self._origin = origin
         self._most_rows = most_rows
-        self._made: dict[N, ProofNode] = {}
+        self._nodes: dict[N, ProofNode] = {}
 
     def ending_with(self, ending: Ending[N]) -> ProofNode:
-        """The lowest proof of the goal that ends so."""
-        self._make([*self._shown(ending.step), *ending.equalities])
-        if ending.step is EXPLICIT_STEP:  # the same node wherever the fact is used
-            self._make([ending.node])
-            last = self._made[ending.node]
+        """The lowest proof of the goal with this ending."""
+        self._build([*self._shown_body(ending.step), *ending.equalities])
+        if ending.step is EXPLICIT_STEP:  # all uses of the fact share the node
+            self._build([ending.node])
+            last = self._nodes[ending.node]
         else:
             last = self._node(ending.node, ending.step)
         return self._replaced(
-            NodeKind.REPLACED, ending.goal, (last, *map(self._made.__getitem__, ending.equalities))
+            NodeKind.REPLACED, ending.goal, (last, *map(self._nodes.__getitem__, ending.equalities))
         )
 
-    def _make(self, nodes: Sequence[N]) -> None:
-        """Make all nodes that these need, each after what it follows from."""
+    def _build(self, nodes: Sequence[N]) -> None:
+        """Build all nodes that these need, each after its children."""
         waiting: list[tuple[N, ProofStep[N] | None]] = [(node, None) for node in nodes]
         while waiting:
             node, step = waiting.pop()
-            if node in self._made:
+            if node in self._nodes:
                 continue
             if step is None:
-                step = self._found.lowest(node)
+                step = self._search.lowest(node)
                 waiting.append((node, step))
-                waiting += [(each, None) for each in self._shown(step)]
+                waiting += [(each, None) for each in self._shown_body(step)]
             else:
-                self._made[node] = self._node(node, step)
+                self._nodes[node] = self._node(node, step)
 
-    def _shown(self, step: ProofStep[N]) -> Sequence[N]:
-        """The body of a step, but for the rows of a group that are too many."""
+    def _shown_body(self, step: ProofStep[N]) -> Sequence[N]:
+        """The body of a step; of a group at most `most_rows` rows."""
         return step.body[: self._most_rows] if step.kind is NodeKind.AGGREGATE else step.body
 
     # ---- nodes
@@ -166,35 +166,35 @@ class ProofTrees(Generic[N]):
     def _node(self, node: N, step: ProofStep[N]) -> ProofNode:
         match step.kind:
             case NodeKind.EXPLICIT:
-                return self._explicit(self._found.fact(node))
+                return self._explicit(self._search.fact(node))
             case NodeKind.ROW:
                 return self._row(step)
             case NodeKind.RULE | NodeKind.AGGREGATE:
-                return self._derived(self._found.fact(node), step)
+                return self._derived(self._search.fact(node), step)
             case _:
-                return self._replaced(step.kind, node, tuple(self._made[each] for each in step.body))
+                return self._replaced(step.kind, node, tuple(self._nodes[each] for each in step.body))
 
     def _explicit(self, atom: Atom) -> ProofNode:
         values = tuple(term.value for term in atom.terms if isinstance(term, Constant))
         return ProofNode(NodeKind.EXPLICIT, atom, origin=self._origin(Fact(atom.predicate, values)))
 
     def _derived(self, atom: Atom, step: ProofStep[N]) -> ProofNode:
-        assert step.found is not None
-        rule, number = step.found.rule, step.found.number
+        assert step.instances is not None
+        rule, number = step.instances.rule, step.instances.number
         is_group = step.kind is NodeKind.AGGREGATE
         children = (self._aggregate(step, atom),) if is_group else self._literals(step)
         kind = NodeKind.RULE if number >= 0 else NodeKind.QUERY
         return ProofNode(kind, atom, children, 1 + self._height(step), rule, number)
 
     def _aggregate(self, step: ProofStep[N], atom: Atom) -> ProofNode:
-        assert step.found is not None
-        rule, number = step.found.rule, step.found.number
-        shown = tuple(self._made[row] for row in self._shown(step))
-        elided = len(step.body) - len(shown)
+        assert step.instances is not None
+        rule, number = step.instances.rule, step.instances.number
+        rows = tuple(self._nodes[row] for row in self._shown_body(step))
+        elided = len(step.body) - len(rows)
         return ProofNode(
             NodeKind.AGGREGATE,
             None,
-            shown,
+            rows,
             self._height(step),
             rule,
             number,
@@ -203,36 +203,36 @@ class ProofTrees(Generic[N]):
         )
 
     def _row(self, step: ProofStep[N]) -> ProofNode:
-        assert step.found is not None
-        rule, number = step.found.rule, step.found.number
-        binding = step.found.binding(step.position, self._dictionary)
+        assert step.instances is not None
+        rule, number = step.instances.rule, step.instances.number
+        binding = step.instances.binding(step.position, self._dictionary)
         distinct = tuple((variable, binding[variable]) for variable in collected_variables(rule))
         return ProofNode(NodeKind.ROW, None, self._literals(step), self._height(step), rule, number, distinct)
 
     def _replaced(self, kind: NodeKind, node: N, children: tuple[ProofNode, ...]) -> ProofNode:
         """A fact by others that make it, or the only one of them if it is the same fact."""
-        atom = self._found.fact(node)
+        atom = self._search.fact(node)
         if len(children) == 1 and children[0].literal == atom:
             return children[0]
         return ProofNode(kind, atom, children, max(child.height for child in children))
 
     def _literals(self, step: ProofStep[N]) -> tuple[ProofNode, ...]:
         """The literals of an instance's body, in the rule's order."""
-        assert step.found is not None
-        binding = step.found.binding(step.position, self._dictionary)
+        assert step.instances is not None
+        binding = step.instances.binding(step.position, self._dictionary)
         facts = iter(step.body)
         return tuple(
-            self._made[next(facts)] if isinstance(item, Atom) else held(item, binding)
-            for item in step.found.rule.body
+            self._nodes[next(facts)] if isinstance(item, Atom) else held(item, binding)
+            for item in step.instances.rule.body
         )
 
     def _height(self, step: ProofStep[N]) -> int:
         """The height of the highest node in the body of a step."""
-        return max(map(self._found.height, step.body), default=0)
+        return max(map(self._search.height, step.body), default=0)
 
 
 def held(literal: Literal, binding: Binding) -> ProofNode:
-    """A literal of a body that is no atom, under the binding that makes it hold."""
+    """The node of a literal that is not an atom, with the binding under which it holds."""
     if isinstance(literal, Negation):
         return ProofNode(NodeKind.NEGATION, grounded(literal, binding))
     if isinstance(literal, Assignment):
@@ -242,7 +242,7 @@ def held(literal: Literal, binding: Binding) -> ProofNode:
 
 
 def results(rule: Rule, atom: Atom) -> tuple[tuple[Variable, Value], ...]:
-    """What the aggregates of a rule are in a fact, where it has them as arguments."""
+    """The results of a rule's aggregates that are arguments of a fact."""
     computed = {item.variable for item in rule.aggregations} | {item.variable for item in rule.after}
     pairs = zip(rule.head.terms, atom.terms, strict=True)
     return tuple(
@@ -277,7 +277,7 @@ class ProofSpace(Protocol[Goal]):
 
 
 class Prover:
-    """Finds proofs in what is derived. Keeps the plans of rules for the next time."""
+    """Finds proofs of derived facts. Caches the plans of rules."""
 
     def __init__(self, engine: ColumnarEngine, origin: Origin) -> None:
         self._engine = engine
@@ -288,25 +288,25 @@ class Prover:
         self,
         query: Query,
         program: Program,
-        wanted: int = 1,
+        most_proofs: int = 1,
         limit: int = 10,
         most_rows: int | None = MOST_ROWS,
         check: Callable[[], None] = lambda: None,
         equality: EqualityView | None = None,
     ) -> Explanation:
-        """As many proofs as are wanted of each of the first answers to a query; everything is derived.
+        """At most `most_proofs` proofs of each of the first `limit` answers to a query.
 
-        `equality` is given if constants may be equal.
+        All facts must be derived. `equality` is given if constants may be equal.
         """
         instances = self.instances(program)
         if equality is None:
-            return self._explain(FactSpace(instances, check), query, program, wanted, limit, most_rows)
+            return self._explain(FactSpace(instances, check), query, program, most_proofs, limit, most_rows)
         return self._explain(
-            MemberSpace(instances, equality, check), query, program, wanted, limit, most_rows
+            MemberSpace(instances, equality, check), query, program, most_proofs, limit, most_rows
         )
 
     def instances(self, program: Program) -> InstanceFinder:
-        """What finds instances of the program's rules."""
+        """The finder of instances of the program's rules."""
         self._instances.use(program)
         return self._instances
 
@@ -315,7 +315,7 @@ class Prover:
         space: ProofSpace[Goal],
         query: Query,
         program: Program,
-        wanted: int,
+        most_proofs: int,
         limit: int,
         most_rows: int | None,
     ) -> Explanation:
@@ -327,14 +327,14 @@ class Prover:
         with self._goals(space, query.rule, answers) as goals:
             for goal in goals:
                 search = space.search(goal)
-                endings = search.run(wanted)
+                endings = search.run(most_proofs)
                 trees = ProofTrees(search, self._engine.storage.dictionary, self._origin, most_rows)
                 proofs += [trees.ending_with(ending) for ending in endings]
         return Explanation(query.text.strip(), tuple(proofs), Writing.of(program), max(0, count - limit))
 
     @contextmanager
     def _goals(self, space: ProofSpace[Goal], rule: Rule, answers: Rows) -> Iterator[Sequence[Goal]]:
-        """What is to be proved: facts, if the query is an atom, else answers, which the query derives."""
+        """The goals: facts if the query is an atom, else answers, which the query derives."""
         facts = space.goals(rule, answers)
         if facts is not None:
             yield facts
@@ -411,15 +411,15 @@ class MemberSpace:
         )
 
     def answers(self, query: Query) -> Answers:
-        """The answers to a query; an equality of two constants, which are not the same, is one or none."""
+        """The answers to a query; an equality of two different constants has one answer or none."""
         pair = self._equality(query.rule)
         if pair is None:
             return self._equality_view.answer(query)
-        one, other = self._members.representatives((pair.left, pair.right))
-        return (), int(one == other and pair.left != pair.right)
+        left, right = self._members.representatives((pair.left, pair.right))
+        return (), int(left == right and pair.left != pair.right)
 
     def goals(self, rule: Rule, answers: Rows) -> Sequence[MemberNode] | None:
-        """The facts that the answers are, if the query is one atom, or the equality that it asks for."""
+        """The facts of the answers if the query is an atom, or the equality that it requests."""
         pair, atom = self._equality(rule), the_atom(rule)
         if pair is not None:
             return [pair]
@@ -430,8 +430,8 @@ class MemberSpace:
 
     def add(self, relation: str, answers: Rows) -> Sequence[MemberNode]:
         """Answers as facts of a relation, which has them over representatives."""
-        own = distinct([self._equality_view.classes.normalise(answers)])
-        self._instances.engine.storage.add(relation, own.columns, own.count)
+        normalised = distinct([self._equality_view.classes.normalise(answers)])
+        self._instances.engine.storage.add(relation, normalised.columns, normalised.count)
         return [Direct(relation, key) for key in keys_of_rows(answers)]
 
     def search(self, goal: MemberNode) -> MemberSearch:
@@ -439,7 +439,7 @@ class MemberSpace:
         return MemberSearch(self._members, self._instances, goal, self._check)
 
     def _equality(self, rule: Rule) -> Equal | None:
-        """The two constants of which a query asks whether they are one, if it does."""
+        """The two constants of a query for their equality, else None."""
         match rule.body:
             case (Comparison("=", Constant() as left, Constant() as right),):
                 return Equal(self._members.identity(left, {}), self._members.identity(right, {}))
@@ -463,7 +463,7 @@ def the_atom(query: Rule) -> Atom | None:
 
 
 def does_not_hold(query: Query, can_say_why_not: bool = True) -> ProgramError:
-    """The error of explaining what does not hold."""
+    """The error for explaining a query without answers."""
     text = query.text.strip()
     what = "does not hold" if not query.variables else "has no answers"
     message = f"`{text}` {what}, so there is nothing to explain"

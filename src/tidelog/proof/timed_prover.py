@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -32,8 +31,10 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.program import TimedFact as Statement
 from tidelog.plan.rule_text import Writing
+from tidelog.proof import MOST_ROWS
 from tidelog.proof.explanation import Binding, Explanation, NodeKind, ProofNode, ground_atom
-from tidelog.proof.prover import MOST_ROWS, Origin, does_not_hold, held
+from tidelog.proof.prover import Origin, does_not_hold, held
+from tidelog.records import dataclass
 from tidelog.temporal.body_evaluation import BodyEvaluation, ExpressionEvaluator
 from tidelog.temporal.interval_bindings import IntervalBindings
 from tidelog.temporal.interval_table import (
@@ -51,8 +52,8 @@ from tidelog.temporal.timed_store import TimedStore
 # ---- the stage at which facts over time are first proved
 #
 # Backward from the goal, all instances of rules are found that derive a fact at some time, and the facts in
-# their bodies are the next level. Forward over what was found, stage k of a fact is the set of points at
-# which it has a proof of at most k rule instances: stage 0 is what is given.
+# their bodies are the next level. Forward over these instances, stage k of a fact is the set of points at
+# which it has a proof of at most k rule instances: stage 0 has the explicit facts.
 #
 # Invariant: after `levels` levels were searched, stages up to that number are exact for the goal. Negated
 # atoms are read as they are in the end: they lie below, in the sense of stratification.
@@ -81,30 +82,30 @@ class TimedInstance:
 
 
 class FactTimes:
-    """What is known of a fact: when it holds, and which points each stage proves first. Mutable."""
+    """When a fact holds, and which points each stage is the first to prove. Mutable."""
 
     def __init__(self, whole: IntervalLists, given: IntervalLists) -> None:
         self.whole = whole
         self.given = given
         self.instances: Sequence[TimedInstance] = ()
-        self.now = empty_lists(1)  # the points proved by the last stage
+        self.proved = empty_lists(1)  # the points proved by the last stage
         self._gained: list[tuple[int, IntervalLists]] = []
         self._parts: tuple[Integers, Integers, Integers] | None = None  # the stage and the ends of each part
 
     def begin(self) -> None:
-        """Reset to stage 0 alone."""
-        self.now, self._gained = empty_lists(1), []
+        """Reset to stage 0."""
+        self.proved, self._gained = empty_lists(1), []
         self.gain(0, meet(self.given, self.whole))
 
     def gain(self, stage: int, lists: IntervalLists) -> None:
         """Record the points that a stage is the first to prove."""
-        self.now = join(self.now, lists)
+        self.proved = join(self.proved, lists)
         self._gained.append((stage, lists))
         self._parts = None
 
     @property
     def parts(self) -> tuple[Integers, Integers, Integers]:
-        """The stage that each part comes with, and the ends of the parts."""
+        """The stage of each part, and the ends of the parts."""
         if self._parts is None:
             rows = [lists.rows() for _, lists in self._gained]
             stages = [np.full(lists.size, stage) for stage, lists in self._gained]
@@ -116,24 +117,26 @@ class FactTimes:
     def at(self, stage: int) -> IntervalLists:
         """The points proved by a stage."""
         stages, left, right = self.parts
-        kept = stages <= stage
-        _, lists = single(left[kept], right[kept]).grouped(np.zeros(np.count_nonzero(kept), np.int64))
+        is_proved = stages <= stage
+        _, lists = single(left[is_proved], right[is_proved]).grouped(
+            np.zeros(np.count_nonzero(is_proved), np.int64)
+        )
         return lists if len(lists) else empty_lists(1)
 
     def stages_of(self, ends: Ends) -> list[int]:
         """The stages by which the points of a stretch are first proved, in order."""
         stages, left, right = self.parts
-        found: list[int] = np.unique(stages[(left <= ends[1]) & (right >= ends[0])]).tolist()
-        return found
+        proving: list[int] = np.unique(stages[(left <= ends[1]) & (right >= ends[0])]).tolist()
+        return proving
 
 
 class Stages:
-    """The facts that goals may stand on, and their stages."""
+    """The facts that proofs of goals may use, and their stages."""
 
     def __init__(self, store: TimedStore, program: Program, check: Callable[[], None]) -> None:
         self.store = store
         self.program = program
-        self.known: dict[FactKey, FactTimes] = {}
+        self.times_of: dict[FactKey, FactTimes] = {}
         self._check = check
         self._evaluation = BodyEvaluation(store, ExpressionEvaluator(store.engine))
         self._rules: dict[str, list[CompiledMetricRule]] = {}
@@ -148,27 +151,27 @@ class Stages:
         """Compute the stages that show when each goal can first be proved."""
         for fact, _ in goals:
             self._meet(fact)
-        levels, deep = 0, 1
+        levels, target = 0, 1
         while True:
-            while levels < deep and self._waiting:
+            while levels < target and self._waiting:
                 self._expand_level()
                 levels += 1
             self._run(levels if self._waiting else None)
-            if not self._waiting or all(covers(self.known[fact].now, ends) for fact, ends in goals):
+            if not self._waiting or all(covers(self.times_of[fact].proved, ends) for fact, ends in goals):
                 return
-            deep = 2 * levels
+            target = 2 * levels
 
     def _meet(self, fact: FactKey) -> None:
         """Register a fact; how it is derived is found with the next level."""
-        if fact in self.known:
+        if fact in self.times_of:
             return
         table = self.store.tables.get(fact.predicate)
         columns = np.array(fact.key, np.int32).reshape(len(fact.key), 1)
         number = np.array([-1]) if table is None else table.facts.find(columns, 1)
         if table is None or number[0] < 0:
-            self.known[fact] = FactTimes(empty_lists(1), empty_lists(1))
+            self.times_of[fact] = FactTimes(empty_lists(1), empty_lists(1))
             return
-        self.known[fact] = FactTimes(table.lists.take(number), self.store.explicit_lists(table, number))
+        self.times_of[fact] = FactTimes(table.lists.take(number), self.store.explicit_lists(table, number))
         if fact.predicate in self.program.timed:
             self._waiting.append(fact)
 
@@ -179,7 +182,7 @@ class Stages:
             found = [
                 each for ready in self._rules.get(fact.predicate, ()) for each in self._found(ready, fact)
             ]
-            self.known[fact].instances = found
+            self.times_of[fact].instances = found
             for instance in found:
                 for used in dict.fromkeys(self.facts_of(instance)):
                     self._meet(used)
@@ -224,36 +227,38 @@ class Stages:
     # ---- forward
 
     def _run(self, stages: int | None) -> None:
-        """Run `stages` stages of all known facts, or all stages if that is None."""
-        for known in self.known.values():
-            known.begin()
-        changed: Sequence[FactKey] = list(self.known)
+        """Run `stages` stages of all facts, or all stages if that is None."""
+        for times in self.times_of.values():
+            times.begin()
+        changed: Sequence[FactKey] = list(self.times_of)
         stage = 0
         while changed and (stages is None or stage < stages):
             stage += 1
             self._check()
-            touched = dict.fromkeys(each for fact in changed for each in self._users.get(fact, ()))
-            if stage == 1:  # those without facts in their bodies too
-                touched |= dict.fromkeys(each for known in self.known.values() for each in known.instances)
+            affected = dict.fromkeys(each for fact in changed for each in self._users.get(fact, ()))
+            if stage == 1:  # also those without facts in their bodies
+                affected |= dict.fromkeys(
+                    each for times in self.times_of.values() for each in times.instances
+                )
             gained: dict[FactKey, IntervalLists] = {}
-            for instance in touched:
+            for instance in affected:
                 new = self._gained(instance)
                 if new.size:
                     head = instance.head
                     gained[head] = join(gained[head], new) if head in gained else new
             for fact, lists in gained.items():
-                self.known[fact].gain(stage, lists)
+                self.times_of[fact].gain(stage, lists)
             changed = list(gained)
 
     def _gained(self, instance: TimedInstance) -> IntervalLists:
-        """The points that an instance proves now, and none has proved before."""
-        known = self.known[instance.head]
-        lists = self.body_times(instance, lambda fact: self.known[fact].now)
+        """The points that an instance proves and no instance has proved before."""
+        times = self.times_of[instance.head]
+        lists = self.body_times(instance, lambda fact: self.times_of[fact].proved)
         lists = lists.shifted(*instance.ready.moves)
-        return minus(meet(lists, known.whole), known.now)
+        return minus(meet(lists, times.whole), times.proved)
 
     def body_times(self, instance: TimedInstance, read: Callable[[FactKey], IntervalLists]) -> IntervalLists:
-        """The times at which the body of an instance holds, if its facts hold at these."""
+        """The times at which the body of an instance holds, given the times of its facts."""
         lists = instance.times
         for literal in instance.ready.rule.body:
             if isinstance(literal, Atom | Metric):
@@ -263,7 +268,7 @@ class Stages:
     def metric_times(
         self, metric: Atom | Metric, binding: StageBinding, read: Callable[[FactKey], IntervalLists]
     ) -> IntervalLists:
-        """The times at which a metric atom holds, if its facts hold at these."""
+        """The times at which a metric atom holds, given the times of its facts."""
         if isinstance(metric, Atom):
             if metric.predicate == TOP:
                 return all_time(1)
@@ -291,19 +296,19 @@ def stretch(ends: Ends) -> IntervalLists:
     return single(np.array([ends[0]]), np.array([ends[1]]))
 
 
-def meet(one: IntervalLists, other: IntervalLists) -> IntervalLists:
-    """The points of both."""
-    return one.intersected(other, FIRST, FIRST)
+def meet(left: IntervalLists, right: IntervalLists) -> IntervalLists:
+    """The points in both."""
+    return left.intersected(right, FIRST, FIRST)
 
 
-def join(one: IntervalLists, other: IntervalLists) -> IntervalLists:
-    """The points of either."""
-    return one.united(other, FIRST, FIRST)
+def join(left: IntervalLists, right: IntervalLists) -> IntervalLists:
+    """The points in either."""
+    return left.united(right, FIRST, FIRST)
 
 
-def minus(one: IntervalLists, other: IntervalLists) -> IntervalLists:
-    """The points of the first alone."""
-    return one.without(other, FIRST, FIRST)
+def minus(left: IntervalLists, right: IntervalLists) -> IntervalLists:
+    """The points in `left` that are not in `right`."""
+    return left.without(right, FIRST, FIRST)
 
 
 def stretches(lists: IntervalLists) -> list[Ends]:
@@ -319,7 +324,7 @@ def covers(lists: IntervalLists, ends: Ends) -> bool:
 
 # ---- how the points of a fact are proved
 #
-# A stretch of a fact is made of pieces: what is given, then what instances of rules add stage by stage. A
+# A stretch of a fact consists of pieces: explicit ones, then those that rule instances add stage by stage. A
 # piece of an instance needs its literals at one stretch of time, and operators say at which times their atoms
 # are needed for that: throughout a window, or somewhere in it.
 
@@ -338,7 +343,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Needed:
-    """A literal at a stretch of time, and what it stands on: goals, and metric atoms below operators."""
+    """A literal at a stretch of time, and the goals and metric atoms below operators that it needs."""
 
     literal: Literal
     ends: Ends | None  # None: it has no time
@@ -347,7 +352,7 @@ class Needed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StretchPart:
-    """A part of a stretch, given, or by an instance of a rule whose literals are needed at some time."""
+    """A part of a stretch: explicit, or derived by an instance that needs its literals at some time."""
 
     ends: Ends
     instance: TimedInstance | None = None
@@ -362,38 +367,38 @@ class Planner:
         self._timeline = stages.store.timeline
 
     def pieces(self, goal: Goal) -> list[StretchPart]:
-        """The pieces of a goal, in the order of time."""
-        known = self._stages.known[goal.fact]
-        rest = stretch(goal.ends)
-        given = meet(known.given, rest)
-        found = [StretchPart(ends) for ends in stretches(given)]
-        rest = minus(rest, given)
-        for stage in known.stages_of(goal.ends):
-            for instance in known.instances if stage else ():
-                if rest.size:
-                    made, rest = self._pieces_by(instance, stage, rest)
-                    found += made
-        return sorted(found, key=lambda piece: piece.ends)
+        """The pieces of a goal, ordered by time."""
+        times = self._stages.times_of[goal.fact]
+        remaining = stretch(goal.ends)
+        explicit = meet(times.given, remaining)
+        parts = [StretchPart(ends) for ends in stretches(explicit)]
+        remaining = minus(remaining, explicit)
+        for stage in times.stages_of(goal.ends):
+            for instance in times.instances if stage else ():
+                if remaining.size:
+                    added, remaining = self._pieces_by(instance, stage, remaining)
+                    parts += added
+        return sorted(parts, key=lambda piece: piece.ends)
 
     def _pieces_by(
-        self, instance: TimedInstance, stage: int, rest: IntervalLists
+        self, instance: TimedInstance, stage: int, remaining: IntervalLists
     ) -> tuple[list[StretchPart], IntervalLists]:
-        """What an instance proves of what is left, by the facts of the stage before, and what is left."""
-        found: list[StretchPart] = []
-        whole = self._stages.known[instance.head].whole
+        """The pieces of `remaining` that an instance proves by facts of earlier stages, and the rest."""
+        parts: list[StretchPart] = []
+        whole = self._stages.times_of[instance.head].whole
         holding = self._stages.body_times(instance, lambda fact: self._before(fact, stage))
-        for body in stretches(meet(holding, _back(instance, rest))):
+        for body in stretches(meet(holding, _back(instance, remaining))):
             times = stretch(body)
             times = times.shifted(*instance.ready.moves)
-            for ends in stretches(meet(meet(times, rest), whole)):
+            for ends in stretches(meet(meet(times, remaining), whole)):
                 (leading,) = stretches(meet(_back(instance, stretch(ends)), stretch(body)))
                 needed = self.literals(instance, leading, stage)
-                found.append(StretchPart(ends, instance, needed))
-            rest = minus(rest, meet(times, whole))
-        return found, rest
+                parts.append(StretchPart(ends, instance, needed))
+            remaining = minus(remaining, meet(times, whole))
+        return parts, remaining
 
     def _before(self, fact: FactKey, stage: int) -> IntervalLists:
-        return self._stages.known[fact].at(stage - 1)
+        return self._stages.times_of[fact].at(stage - 1)
 
     # ---- literals
 
@@ -416,7 +421,7 @@ class Planner:
         return Needed(literal, None)
 
     def _metric(self, metric: Atom | Metric, binding: StageBinding, ends: Ends, stage: int) -> Needed:
-        """A metric atom at a stretch of time, with what it stands on by the facts of the stage before."""
+        """A metric atom at a stretch of time, with the goals that it needs of earlier stages."""
         if isinstance(metric, Atom):
             fact = None if metric.predicate == TOP else self._stages.ground(metric, binding)
             return Needed(metric, ends, () if fact is None else (Goal(fact, ends),))
@@ -436,20 +441,20 @@ class Planner:
     def _witnesses(self, metric: Metric, binding: StageBinding, ends: Ends, stage: int) -> Iterator[Needed]:
         """Where the last operand holds, and the first till then, for an atom to hold throughout a stretch."""
         *first, last = metric.operands
-        rest = stretch(ends)
-        window = self._moved(OPPOSITE[metric.operator], metric.interval, rest)
+        remaining = stretch(ends)
+        window = self._moved(OPPOSITE[metric.operator], metric.interval, remaining)
         for witness in stretches(meet(self._times(last, binding, stage), window)):
             for lasting in self._lasting(first, binding, stage):
                 operands = [*([] if not first else [_set(lasting)]), stretch(witness)]
-                made = evaluate_metric(metric.operator, metric.interval, operands, self._timeline)
-                gain = meet(made, rest)
+                proved = evaluate_metric(metric.operator, metric.interval, operands, self._timeline)
+                gain = meet(proved, remaining)
                 if gain.size:
                     yield self._metric(last, binding, self._narrowed(metric, gain, witness, lasting), stage)
                     between = None if lasting is None else self._between(gain, witness, lasting)
                     if between is not None:
                         yield self._metric(first[0], binding, between, stage)
-                    rest = minus(rest, gain)
-            if not rest.size:
+                    remaining = minus(remaining, gain)
+            if not remaining.size:
                 return
 
     def _lasting(self, first: list[Atom | Metric], binding: StageBinding, stage: int) -> list[Ends | None]:
@@ -459,7 +464,7 @@ class Planner:
         return [None, *stretches(self._times(first[0], binding, stage))]
 
     def _narrowed(self, metric: Metric, gain: IntervalLists, witness: Ends, lasting: Ends | None) -> Ends:
-        """The part of a witness that may lead to what is gained."""
+        """The part of a witness that may lead to the gained points."""
         window = meet(self._moved(OPPOSITE[metric.operator], metric.interval, gain), stretch(witness))
         if lasting is not None:
             window = meet(window, stretch(self._closed(lasting)))
@@ -467,14 +472,14 @@ class Planner:
         return low, high
 
     def _closed(self, ends: Ends) -> Ends:
-        """A stretch with its ends: nothing need hold at a witness itself."""
+        """A stretch with its ends, since the first operand need not hold at a witness itself."""
         left, right = ends
         if self._timeline.is_integer:
             return left - 1, right + 1
         return left - (left & 1), right + (right & 1)
 
     def _between(self, gain: IntervalLists, witness: Ends, lasting: Ends) -> Ends:
-        """The part of the first operand's stretch between a witness and what is gained."""
+        """The part of the first operand's stretch between a witness and the gained points."""
         low, high = gain.bounds
         (part,) = stretches(meet(stretch((min(low, witness[0]), max(high, witness[1]))), stretch(lasting)))
         return part
@@ -506,34 +511,36 @@ class TimedTrees:
         self._without = without
         self._most = most
         self._plans: dict[Goal, tuple[list[StretchPart], int]] = {}  # with how many pieces are left out
-        self._made: dict[Goal, ProofNode] = {}
+        self._nodes: dict[Goal, ProofNode] = {}
 
     def proof(self, goal: Goal) -> ProofNode:
         """The proof of a fact throughout a stretch."""
-        self._make([goal])
-        return self._made[goal]
+        self._build([goal])
+        return self._nodes[goal]
 
     # ---- from the earliest stage up
 
-    def _make(self, goals: list[Goal]) -> None:
+    def _build(self, goals: list[Goal]) -> None:
         waiting = list(goals)
-        found: list[Goal] = []
+        planned: list[Goal] = []
         while waiting:
             goal = waiting.pop()
             if goal not in self._plans:
                 pieces = self._planner.pieces(goal) if self._is_timed(goal) else []
                 kept = pieces[: self._most]
                 self._plans[goal] = kept, len(pieces) - len(kept)
-                found.append(goal)
+                planned.append(goal)
                 waiting += [each for piece in kept for needed in piece.needed for each in _goals(needed)]
-        for goal in sorted(found, key=lambda goal: self._stages.known[goal.fact].stages_of(goal.ends)[-1]):
-            self._made[goal] = self._node(goal)
+        for goal in sorted(
+            planned, key=lambda goal: self._stages.times_of[goal.fact].stages_of(goal.ends)[-1]
+        ):
+            self._nodes[goal] = self._node(goal)
 
     def _is_timed(self, goal: Goal) -> bool:
         return goal.fact.predicate in self._stages.program.timed
 
     def _node(self, goal: Goal) -> ProofNode:
-        """A fact throughout a stretch: its one piece, or all of them below it."""
+        """The node of a fact throughout a stretch: that of its only piece, or one above all pieces."""
         if not self._is_timed(goal):
             return self._without(goal.fact)
         pieces, elided = self._plans[goal]
@@ -558,7 +565,7 @@ class TimedTrees:
     # ---- literals
 
     def _needed(self, needed: Needed, instance: TimedInstance) -> ProofNode:
-        """A literal of an instance, with what it stands on."""
+        """The node of an instance's literal, with the nodes that it needs."""
         binding = self._binding(instance)
         literal = needed.literal
         if needed.ends is None:
@@ -568,7 +575,7 @@ class TimedTrees:
             return ProofNode(NodeKind.NEGATION, grounded_metric(literal, binding), time=time)
         goals = [each for each in needed.below if isinstance(each, Goal)]
         if isinstance(literal, Atom) and goals:
-            return self._made[goals[0]]
+            return self._nodes[goals[0]]
         children = tuple(self._needed(each, instance) for each in needed.below if isinstance(each, Needed))
         height = max((child.height for child in children), default=0)
         return ProofNode(NodeKind.METRIC, grounded_metric(literal, binding), children, height, time=time)
@@ -586,7 +593,7 @@ class TimedTrees:
 
 
 def _goals(needed: Needed) -> Iterator[Goal]:
-    """The facts that a literal stands on, and when they are needed."""
+    """The facts that a literal needs, and when."""
     for each in needed.below:
         if isinstance(each, Goal):
             yield each
@@ -595,19 +602,19 @@ def _goals(needed: Needed) -> Iterator[Goal]:
 
 
 def grounded_metric(literal: Literal, binding: Binding) -> Literal:
-    """A literal with operators of time, with bound variables replaced by their values."""
+    """A literal with temporal operators, with bound variables replaced by their values."""
     match literal:
         case Atom():
             return ground_atom(literal, binding)
         case Negation(atom):
             return Negation(ground_atom(atom, binding))
         case Metric(operator, interval, operands):
-            made = tuple(grounded_metric(each, binding) for each in operands)
-            return Metric(operator, interval, made)  # type: ignore[arg-type]
+            grounded = tuple(grounded_metric(each, binding) for each in operands)
+            return Metric(operator, interval, grounded)  # type: ignore[arg-type]
         case MetricNegation(metric):
-            made_metric = grounded_metric(metric, binding)
-            assert isinstance(made_metric, Metric)
-            return MetricNegation(made_metric)
+            grounded_atom = grounded_metric(metric, binding)
+            assert isinstance(grounded_atom, Metric)
+            return MetricNegation(grounded_atom)
     raise TypeError(literal)
 
 
@@ -615,7 +622,7 @@ def grounded_metric(literal: Literal, binding: Binding) -> Literal:
 
 
 class TimedProver:
-    """Finds proofs in what is derived over time; `without` proves what holds always."""
+    """Finds proofs of temporal facts; `without` proves facts without times."""
 
     def __init__(
         self, time: Temporal, origin: Origin, without: Callable[[Fact], ProofNode], check: Callable[[], None]
@@ -636,7 +643,7 @@ class TimedProver:
         goals = list(islice(self._goals(atom, requested, query, answers, stages), limit))
         stages.prepare([(goal.fact, goal.ends) for goal in goals])
         for goal in goals:
-            if not covers(stages.known[goal.fact].now, goal.ends):
+            if not covers(stages.times_of[goal.fact].proved, goal.ends):
                 raise _beyond(query)
         trees = TimedTrees(stages, self._origin, self._always, most)
         proofs = tuple(trees.proof(goal) for goal in goals)
@@ -645,7 +652,7 @@ class TimedProver:
     def _goals(
         self, atom: Atom, requested: Ends | None, query: Query, answers: Relation, stages: Stages
     ) -> Iterator[Goal]:
-        """What is to be proved: each answer at the requested time, or at its own."""
+        """The goals: each answer at the requested time, or at its own."""
         columns = [column.tolist() for column in answers.coded.columns]
         for position in range(len(answers)):
             binding = {name: column[position] for name, column in zip(query.variables, columns, strict=True)}
@@ -663,14 +670,14 @@ class TimedProver:
 
 
 def _beyond(query: Query) -> ProgramError:
-    """The error where what a fact follows from is not kept, or lies beyond the derived times."""
+    """The error if the premises of a fact are no longer stored, or lie beyond the derived times."""
     message = f"`{query.text.strip()}` holds, but the facts it is derived from at this time are not kept"
     help = "ask for a time near the data, and not before the time that was advanced to"
     return ProgramError(Diagnostic(NOT_EXPLAINED, message, help=help))
 
 
 def _requested_fact(query: Query) -> tuple[Atom, Interval | None]:
-    """The atom that a query is, and the time it names; an error if it is anything else."""
+    """The atom and the time of a query; raise an error if it has another form."""
     match query.rule.body:
         case (Throughout(atom, interval),):
             return atom, interval

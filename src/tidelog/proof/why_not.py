@@ -1,9 +1,9 @@
-"""Why a fact does not hold: for each rule that could give it, the instance that comes nearest."""
+"""Why a fact does not hold: for each rule that could derive it, the instance that comes nearest."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from html import escape
 from itertools import combinations, islice
@@ -30,16 +30,17 @@ from tidelog.plan.rule_text import Writing
 from tidelog.proof.explanation import ground_atom, grounded, named_rule
 from tidelog.proof.proof_search import InstanceFinder, RuleInstances, heads_of
 from tidelog.proof.prover import the_atom
+from tidelog.records import dataclass
 
 # ---- reports of why a fact does not hold
 
 
 class LiteralState(Enum):
-    """What is known of a literal."""
+    """The state of a literal."""
 
     HOLDS = "holds"
     FAILS = "fails"
-    OPEN = "open"  # it cannot be decided: nothing that holds binds its variables
+    OPEN = "open"  # undecided: no literal that holds binds its variables
     GIVEN = "given"  # it follows, but differs from the fact in question
 
 
@@ -48,7 +49,7 @@ MARKS = {LiteralState.HOLDS: "✓", LiteralState.FAILS: "✗", LiteralState.OPEN
 
 @dataclass(frozen=True, slots=True)
 class JudgedLiteral:
-    """A literal of an instance that comes near."""
+    """A literal of a nearest instance, with its state."""
 
     literal: Literal
     state: LiteralState
@@ -56,13 +57,13 @@ class JudgedLiteral:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The instance of a rule that comes nearest to giving a fact."""
+    """The instance of a rule that comes nearest to deriving a fact."""
 
     rule: Rule
     number: int
     parts: tuple[JudgedLiteral, ...]
     repairs: tuple[Atom, ...] = ()  # facts that complete the rule, each by itself
-    more: int = 0  # repairs that are not among them
+    more: int = 0  # the number of further repairs
 
 
 @dataclass(frozen=True)
@@ -80,13 +81,13 @@ class WhyNot:
 
     @property
     def repairs(self) -> tuple[Atom, ...]:
-        """All repairs, each once: first what no rule derives, then what completes a shorter rule."""
-        found = [
+        """All repairs, each once: facts without rules first, then those that complete shorter rules."""
+        ranked = [
             (atom.predicate in self.derived, len(failure.rule.body), self.writing.atom(atom), atom)
             for failure in self.failures
             for atom in failure.repairs
         ]
-        return tuple(dict.fromkeys(atom for *_, atom in sorted(found, key=lambda item: item[:3])))
+        return tuple(dict.fromkeys(atom for *_, atom in sorted(ranked, key=lambda item: item[:3])))
 
     def to_text(self) -> str:
         """One paragraph for each rule, and the repairs."""
@@ -111,7 +112,7 @@ class WhyNot:
                 yield f"  … and {more:,} more"
 
     def _literal(self, literal: Literal) -> str:
-        """A literal, with `_` for what the program does not name."""
+        """A literal, with `_` for variables that the program does not name."""
         unnamed = (item for item in literal_variables(literal) if item.name.startswith("_"))
         return self.writing.literal(literal, dict.fromkeys(unnamed, "_"))
 
@@ -150,9 +151,9 @@ class WhyNot:
 
 # ---- the search for the nearest instance of each rule
 #
-# Literals are left out of the body, as few as possible, until what is left holds for the fact in
-# question. What cannot be decided without a literal that is left out, because nothing else binds its
-# variables, stays open. Where one atom alone was left out and nothing is open, the atom is a repair: added,
+# Literals are omitted from the body, as few as possible, until the others hold for the fact in
+# question. A literal that cannot be decided, because only omitted ones bind its variables, stays
+# open. If a single atom was omitted and no literal is open, the atom is a repair: added,
 # it completes the rule.
 
 MOST_TRIED = 100  # combinations of literals that are left out, before one literal after the other is
@@ -160,11 +161,11 @@ MOST_TRIED = 100  # combinations of literals that are left out, before one liter
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A body without some of its literals, and the instances of what is left."""
+    """A body without some literals, and the instances of the remaining ones."""
 
     omitted: frozenset[int]
     open: frozenset[int]
-    found: RuleInstances
+    instances: RuleInstances
 
 
 class WhyNotSearch:
@@ -188,10 +189,12 @@ class WhyNotSearch:
             ]
             self._engine.storage.add(relation, columns, 1)
             rules = self._instances.rules_of(atom.predicate)
-            found = [each for rule, number in rules for each in self._failures(rule, number, relation, limit)]
+            failures = [
+                each for rule, number in rules for each in self._failures(rule, number, relation, limit)
+            ]
         finally:
             self._engine.storage.clear(relation)
-        return WhyNot(atom, tuple(found), len(rules), Writing.of(self._program), self._program.derived)
+        return WhyNot(atom, tuple(failures), len(rules), Writing.of(self._program), self._program.derived)
 
     def _goal(self, query: Query) -> Atom:
         """Return the fact in question; raise ProgramError if the query is not a single fact, or holds."""
@@ -212,19 +215,19 @@ class WhyNotSearch:
         return atom
 
     def _failures(self, rule: Rule, number: int, relation: str, limit: int) -> Iterator[Failure]:
-        """How a rule fails, if its head fits the fact."""
+        """Yield how a rule fails, if its head matches the fact."""
         derivation = replace(rule, head=Atom(relation, rule.head.terms), aggregations=(), after=(), group=())
-        if not self._attempt(derivation, frozenset(range(len(rule.body)))).found.count:
+        if not self._attempt(derivation, frozenset(range(len(rule.body)))).instances.count:
             return
         whole = self._attempt(derivation, frozenset())
-        if whole.found.count:
-            yield self._other_value(rule, number, whole.found)
+        if whole.instances.count:
+            yield self._other_value(rule, number, whole.instances)
             return
         attempts = self._nearest(derivation)
-        best = min(attempts, key=lambda attempt: len(attempt.open))
+        nearest = min(attempts, key=lambda attempt: len(attempt.open))
         repairs = [] if rule.aggregations else [self._repairs(rule, attempt, limit) for attempt in attempts]
         facts = tuple(fact for some, _ in repairs for fact in some)
-        yield Failure(rule, number, self._parts(rule, best), facts, sum(more for _, more in repairs))
+        yield Failure(rule, number, self._parts(rule, nearest), facts, sum(more for _, more in repairs))
 
     # ---- leaving literals out
 
@@ -237,7 +240,7 @@ class WhyNotSearch:
             for omitted in islice(combinations(positions, size), MOST_TRIED - tried):
                 tried += 1
                 attempt = self._attempt(rule, frozenset(omitted))
-                if attempt.found.count:
+                if attempt.instances.count:
                     succeeded.append(attempt)
             if succeeded:
                 return succeeded
@@ -246,10 +249,10 @@ class WhyNotSearch:
         return [self._greedy(rule)]
 
     def _greedy(self, rule: Rule) -> Attempt:
-        """Literals are kept one after the other, as long as what is kept holds."""
+        """Keep literals one after the other, as long as those kept hold together."""
         omitted = frozenset(range(len(rule.body)))
         for position in range(len(rule.body)):
-            if self._attempt(rule, omitted - {position}).found.count:
+            if self._attempt(rule, omitted - {position}).instances.count:
                 omitted -= {position}
         return self._attempt(rule, omitted)
 
@@ -257,14 +260,14 @@ class WhyNotSearch:
         self._check()
         open_places = undecided(rule, omitted)
         kept = [item for position, item in enumerate(rule.body) if position not in omitted | open_places]
-        found = self._instances.find(replace(rule, body=tuple(kept)), -1, np.zeros(1, np.int64))
-        return Attempt(omitted, open_places, found)
+        instances = self._instances.find(replace(rule, body=tuple(kept)), -1, np.zeros(1, np.int64))
+        return Attempt(omitted, open_places, instances)
 
     # ---- results
 
     def _parts(self, rule: Rule, attempt: Attempt) -> tuple[JudgedLiteral, ...]:
-        """The literals of the nearest instance, each with what is known of it."""
-        binding = attempt.found.binding(0, self._engine.storage.dictionary)
+        """The literals of the nearest instance, with their states."""
+        binding = attempt.instances.binding(0, self._engine.storage.dictionary)
         states = {
             **dict.fromkeys(attempt.open, LiteralState.OPEN),
             **dict.fromkeys(attempt.omitted, LiteralState.FAILS),
@@ -275,13 +278,13 @@ class WhyNotSearch:
         )
 
     def _repairs(self, rule: Rule, attempt: Attempt, limit: int) -> tuple[list[Atom], int]:
-        """The facts that complete the rule by themselves, and how many more there are."""
+        """The facts each of which completes the rule, at most `limit`, and how many more there are."""
         if len(attempt.omitted) > 1 or attempt.open:
             return [], 0
         literal = rule.body[next(iter(attempt.omitted))]
         if not isinstance(literal, Atom):
             return [], 0
-        columns = attempt.found.columns
+        columns = attempt.instances.columns
         bound = [term for term in literal.terms if isinstance(term, Variable) and term in columns]
         rows = dict.fromkeys(zip(*(columns[term].tolist() for term in bound), strict=True))
         decode = self._engine.storage.dictionary.decode
@@ -289,10 +292,12 @@ class WhyNotSearch:
         facts = [ground_atom(literal, binding) for binding in islice(bindings, limit)]
         return facts, max(0, len(rows) - limit)
 
-    def _other_value(self, rule: Rule, number: int, found: RuleInstances) -> Failure:
+    def _other_value(self, rule: Rule, number: int, instances: RuleInstances) -> Failure:
         """The body of an aggregate rule holds, but the group has other values."""
-        given = (tuple(map(Constant, row)) for row in heads_of(rule, found, self._engine.storage.dictionary))
-        parts = tuple(JudgedLiteral(Atom(rule.head.predicate, terms), LiteralState.GIVEN) for terms in given)
+        heads = (
+            tuple(map(Constant, row)) for row in heads_of(rule, instances, self._engine.storage.dictionary)
+        )
+        parts = tuple(JudgedLiteral(Atom(rule.head.predicate, terms), LiteralState.GIVEN) for terms in heads)
         return Failure(rule, number, parts)
 
 

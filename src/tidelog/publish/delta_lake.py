@@ -14,7 +14,7 @@ import json
 import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -34,6 +34,7 @@ from tidelog.publish.published_schemas import (
     TableVersion,
 )
 from tidelog.publish.table_files import BOTH, CHANGES, DELETE, INSERT, ChangeFile, Range, TableFile, TablePlan
+from tidelog.records import dataclass
 
 LOG: Final = "_delta_log"
 CHANGE_DATA: Final = "_change_data"
@@ -57,7 +58,7 @@ def package() -> Any:
 
 @dataclass(frozen=True)
 class DeltaState:
-    """What a log says of a table at one of its versions."""
+    """The state of a table at a version of its log."""
 
     version: int
     id: str
@@ -80,7 +81,7 @@ class DeltaCommit:
 
     @property
     def is_change(self) -> bool:
-        """Whether rows change: an exact change without rows says that files hold the same as before."""
+        """Whether rows change; files with the same rows as before have a change without rows."""
         return self.changes is None or len(self.changes) > 0
 
 
@@ -103,7 +104,7 @@ class DeltaTables:
         self._last_read: tuple[str, tuple[PublishedVersion, ...]] | None = None
 
     def changes_folder(self, table: str) -> StorageFolder:
-        """Return where change files of a table are."""
+        """Return the folder of change files of a table."""
         if self._folder.is_local:
             return self._folder_of(table).below(CHANGE_DATA)
         return self._folder.below(f"{CHANGES}/{folder_name(table)}")
@@ -136,14 +137,14 @@ class DeltaTables:
         head = self._state(folder)
         if head is None or (base and head.version == base.format_version):
             return
-        wanted = self._state(folder, base.format_version) if base else replace(head, files={})
-        if wanted is None:
+        target = self._state(folder, base.format_version) if base else replace(head, files={})
+        if target is None:
             raise files.damaged_table(
                 folder, f"version {base.format_version if base else 0} of its log is missing"
             )
-        added = tuple(file for path, file in wanted.files.items() if path not in head.files)
-        removed = tuple(file for path, file in head.files.items() if path not in wanted.files)
-        is_same = head.schema.equals(wanted.schema, check_metadata=True)
+        added = tuple(file for path, file in target.files.items() if path not in head.files)
+        removed = tuple(file for path, file in head.files.items() if path not in target.files)
+        is_same = head.schema.equals(target.schema, check_metadata=True)
         if not added and not removed and is_same:
             return
         commit = DeltaCommit(
@@ -152,7 +153,7 @@ class DeltaTables:
             added,
             removed,
             self._reversed_changes(folder, head, number) if folder.is_local else None,
-            None if is_same else wanted.schema,
+            None if is_same else target.schema,
         )
         self._put(folder, head, commit)
 
@@ -165,7 +166,7 @@ class DeltaTables:
         return tuple(state.files.values())
 
     def changes(self, version: TableVersion, before: TableVersion | None) -> tuple[ChangeFile, ...]:
-        """Return the files with what one version has changed, as its commit says."""
+        """Return the files with the changes of one version, as recorded in its commit."""
         folder = self._folder_of(version.name)
         actions = self._actions(folder, version.format_version)
         for action in actions:
@@ -190,17 +191,17 @@ class DeltaTables:
     def numbers(self) -> tuple[int, ...]:
         """Return the numbers of all published versions."""
         state = self._state(self._folder.below(VERSIONS))
-        found: set[int] = set()
+        numbers: set[int] = set()
         for file in state.files.values() if state else ():
-            known = file.columns["number"]
-            if known.low == known.high and isinstance(known.low, int):
-                found.add(known.low)
+            bounds = file.columns["number"]
+            if bounds.low == bounds.high and isinstance(bounds.low, int):
+                numbers.add(bounds.low)
             else:
-                found.update(row["number"] for row in self._rows(file, ["number"]))
-        return tuple(sorted(found))
+                numbers.update(row["number"] for row in self._rows(file, ["number"]))
+        return tuple(sorted(numbers))
 
     def version(self, number: int | None) -> PublishedVersion | None:
-        """Return a published version; reads the one file that has it."""
+        """Return a published version; this reads only its file."""
         state = self._state(self._folder.below(VERSIONS))
         if state is None or not state.files:
             return None
@@ -209,20 +210,20 @@ class DeltaTables:
         return next(iter(self._versions(state, number, number)), None)
 
     def versions(self, first: int, last: int) -> tuple[PublishedVersion, ...]:
-        """Return some published versions."""
+        """Return the published versions in a range."""
         state = self._state(self._folder.below(VERSIONS))
         return self._versions(state, first, last) if state else ()
 
     def _versions(self, state: DeltaState, first: int, last: int) -> tuple[PublishedVersion, ...]:
-        found = []
+        versions = []
         for file in state.files.values():
-            known = file.columns["number"]
-            if first <= _bound(known.high) and _bound(known.low) <= last:
-                found += [each for each in self._recorded(file) if first <= each.number <= last]
-        return tuple(sorted(found, key=lambda version: version.number))
+            bounds = file.columns["number"]
+            if first <= _bound(bounds.high) and _bound(bounds.low) <= last:
+                versions += [each for each in self._recorded(file) if first <= each.number <= last]
+        return tuple(sorted(versions, key=lambda version: version.number))
 
     def _recorded(self, file: TableFile) -> tuple[PublishedVersion, ...]:
-        """Return the versions of a file of their table. Files do not change: the last one read is kept."""
+        """Return the versions in a file of their table. The last one is cached, as files do not change."""
         if self._last_read is None or self._last_read[0] != file.path:
             rows = self._rows(file, SCHEMA.names)
             self._last_read = file.path, tuple(PublishedVersion.from_record(row) for row in rows)
@@ -231,8 +232,8 @@ class DeltaTables:
     def _rows(self, file: TableFile, columns: list[str]) -> list[dict[str, Any]]:
         schema = pa.schema([SCHEMA.field(name) for name in columns])
         rows = files.read_file(self._folder.below(VERSIONS), file.path, schema)
-        found: list[dict[str, Any]] = rows.to_pylist()
-        return found
+        records: list[dict[str, Any]] = rows.to_pylist()
+        return records
 
     def version_files(self) -> Collection[str]:
         """Return the data files of the table of versions."""
@@ -253,7 +254,7 @@ class DeltaTables:
     # ---- keeping the folder small
 
     def settle(self) -> None:
-        """Write checkpoints where logs have grown."""
+        """Write checkpoints of logs that have grown."""
         while self._due:
             address = self._due.pop()
             self._package.DeltaTable(address, storage_options=self._options).create_checkpoint()
@@ -280,7 +281,7 @@ class DeltaTables:
                 folder.remove(f"{LOG}/{stored.path}")
 
     def _forget_rows(self, first: int) -> None:
-        """Remove rows of versions before the first one that is kept, and have the others in one file."""
+        """Remove the rows of forgotten versions, and write the others to one file."""
         folder = self._folder.below(VERSIONS)
         head = self._state(folder)
         if head is None:
@@ -305,7 +306,7 @@ class DeltaTables:
         return None if self._folder.is_local else delta_options(self._folder.storage)
 
     def _state(self, folder: StorageFolder, version: int | None = None) -> DeltaState | None:
-        """Return what a log says at a version, its last one by default; None where there is no log."""
+        """Return the state of a log at a version, by default the last one; None if there is no log."""
         if folder.is_local and not (folder.local / LOG).is_dir():
             return None  # the package would create the folder
         head = self._heads.get(folder.address)
@@ -323,9 +324,9 @@ class DeltaTables:
         protocol = table.protocol()
         needs_ntz = "timestampNtz" in (protocol.reader_features or ())
         names = [field.name for field in schema if not pa.types.is_nested(field.type)]
-        found = (_file_of(action, names) for action in actions)
+        files_of_log = (_file_of(action, names) for action in actions)
         state = DeltaState(
-            table.version(), metadata.id, schema, needs_ntz, {file.path: file for file in found}
+            table.version(), metadata.id, schema, needs_ntz, {file.path: file for file in files_of_log}
         )
         if version is None:
             self._heads[folder.address] = state
@@ -341,7 +342,7 @@ class DeltaTables:
     def _reversed_changes(
         self, folder: StorageFolder, head: DeltaState, number: int
     ) -> tuple[TableFile, ...] | None:
-        """Return change files that take back what the last commit of a log says it changed, if it does."""
+        """Return change files that reverse the change in the last commit of a log, if it has one."""
         actions = self._actions(folder, head.version)
         if not any(action.get("txn", {}).get("version") == number for action in actions):
             return None
@@ -361,7 +362,7 @@ class DeltaTables:
         return tuple(files.described(folder.below(CHANGE_DATA), path, schema) for path in written)
 
     def _put(self, folder: StorageFolder, head: DeltaState | None, commit: DeltaCommit) -> int:
-        """Commit after a version of a log, and return the next one; raise a diagnostic if it is taken."""
+        """Commit after a version of a log, and return the next one; raise a diagnostic if it exists."""
         version = head.version + 1 if head else 0
         if not folder.is_local:
             self._put_by_package(folder, head, commit)
@@ -379,7 +380,7 @@ class DeltaTables:
         return self._noted(folder, version)
 
     def _noted(self, folder: StorageFolder, version: int) -> int:
-        """Note that a log is due for a checkpoint, if it is, and return the version."""
+        """Return the version, and record its log if it is due for a checkpoint."""
         last = json.loads(folder.read(f"{LOG}/_last_checkpoint") or b'{"version": 0}')["version"]
         if version - last >= CHECKPOINT:
             self._due.add(folder.address)
@@ -436,8 +437,8 @@ class DeltaTables:
                     "overwrite",
                 )
                 removed = {file.path for file in commit.removed}
-                kept = (file for path, file in head.files.items() if path not in removed)
-                actions += [added(self._copied(folder, file)) for file in kept]
+                unchanged = (file for path, file in head.files.items() if path not in removed)
+                actions += [added(self._copied(folder, file)) for file in unchanged]
             table.create_write_transaction(
                 actions,
                 mode,
@@ -473,14 +474,14 @@ class DeltaTables:
         """Remove the files of a version that is not published from the table of changes."""
         folder = self.changes_folder(table)
         head = self._state(folder)
-        found = head.files.values() if head else ()
-        removed = tuple(file for file in found if file.partition == {NUMBER: str(number)})
+        change_files = head.files.values() if head else ()
+        removed = tuple(file for file in change_files if file.partition == {NUMBER: str(number)})
         if removed:
             self._put(folder, head, DeltaCommit(0, "RESTORE", removed=removed, partition=number))
 
 
 def _is_last(folder: StorageFolder, state: DeltaState) -> bool:
-    """Return whether a log still ends with a version: its numbers have no gaps."""
+    """Return whether a version is still the last in a log, whose numbers have no gaps."""
     return folder.has(_entry(state.version)) and not folder.has(_entry(state.version + 1))
 
 
@@ -489,16 +490,16 @@ def _entry(version: int) -> str:
 
 
 def _after(head: DeltaState | None, commit: DeltaCommit) -> DeltaState:
-    """Return what a log says after a commit."""
+    """Return the state of a log after a commit."""
     removed = {file.path for file in commit.removed}
     before = head.files if head else {}
-    found = {path: file for path, file in before.items() if path not in removed}
-    found |= {file.path: file for file in commit.added}
+    files_after = {path: file for path, file in before.items() if path not in removed}
+    files_after |= {file.path: file for file in commit.added}
     if head is None:
         assert commit.schema is not None
-        return DeltaState(0, str(uuid.uuid4()), commit.schema, _has_ntz(commit.schema), found)
+        return DeltaState(0, str(uuid.uuid4()), commit.schema, _has_ntz(commit.schema), files_after)
     schema = commit.schema if commit.schema is not None else head.schema
-    return DeltaState(head.version + 1, head.id, schema, head.needs_ntz or _has_ntz(schema), found)
+    return DeltaState(head.version + 1, head.id, schema, head.needs_ntz or _has_ntz(schema), files_after)
 
 
 def _lines(head: DeltaState | None, commit: DeltaCommit, identifier: str) -> Iterable[dict[str, Any]]:
@@ -559,7 +560,7 @@ def _lines(head: DeltaState | None, commit: DeltaCommit, identifier: str) -> Ite
 
 
 def _protocol(needs_ntz: bool, is_new: bool) -> dict[str, Any]:
-    """Return the oldest protocol that a table can have: more readers know it."""
+    """Return the oldest protocol for a table, which most readers support."""
     if not needs_ntz:
         return {"minReaderVersion": 1, "minWriterVersion": 4}
     features = ("changeDataFeed",) if is_new else _LEGACY  # those that the old writer version implied
@@ -578,8 +579,8 @@ def _has_ntz(schema: pa.Schema) -> bool:
 def _file_of(action: Mapping[str, Any], names: list[str]) -> TableFile:
     low, high, nulls = (action.get(key) or {} for key in ("min", "max", "null_count"))
     columns = {name: Range(low.get(name), high.get(name), nulls.get(name)) for name in names}
-    found = action.get("partition") or {}
-    partition = {name: str(value) for name, value in found.items()}
+    values = action.get("partition") or {}
+    partition = {name: str(value) for name, value in values.items()}
     path, rows, size = unquote(action["path"]), action["num_records"], action["size_bytes"]
     return TableFile(path, rows, size, columns, partition)
 

@@ -1,14 +1,14 @@
 """Foreign tables: Delta and Iceberg tables of other writers as sources, with their changes as Arrow.
 
-A table with a feature that would have to be applied to be read rightly, and is not, is refused by the name of
-the feature (E912). What is read is never a guess.
+A table with an unsupported feature that affects its contents is rejected, with the name of the feature
+(E912), so that results are never wrong.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +26,7 @@ from tidelog.publish import table_files as files
 from tidelog.publish.object_storage import StorageFolder, delta_options, iceberg_options
 from tidelog.publish.published_schemas import CHANGE_TYPE, columns_of_feeds
 from tidelog.publish.table_files import DELETE, INSERT
+from tidelog.records import dataclass
 
 FORMATS: Final = ("delta", "iceberg")
 _APPLIED: Final = frozenset({"timestampNtz"})  # features of Delta tables that readers here apply
@@ -68,13 +69,13 @@ class SourceTable:
     def batches(
         self, columns: Sequence[str], among: Mapping[str, pa.Array] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, some at a time; with `among`, at least those whose columns have these values."""
+        """Yield the rows in batches; with `among`, at least those whose columns have these values."""
         names, among = list(columns), among or {}
         if self.format == "delta":
             condition = None
             for name, values in among.items():
-                one = pads.field(name).isin(values)
-                condition = one if condition is None else condition & one
+                is_among = pads.field(name).isin(values)
+                condition = is_among if condition is None else condition & is_among
             yield from self._dataset().to_batches(columns=names, filter=condition)
             return
         expressions = iceberg.package("expressions")
@@ -101,16 +102,16 @@ class SourceTable:
         """Return the rows."""
         names = list(columns) if columns is not None else self.schema.names
         if self.format == "delta":
-            found = self._dataset().to_table(columns=names)
+            table = self._dataset().to_table(columns=names)
         else:
             snapshot = self.version or None
-            found = self._table.scan(selected_fields=tuple(names), snapshot_id=snapshot).to_arrow()
-        return found.select(names)
+            table = self._table.scan(selected_fields=tuple(names), snapshot_id=snapshot).to_arrow()
+        return table.select(names)
 
 
 @dataclass(frozen=True)
 class ForeignTable:
-    """A foreign table, now or in a version: which one that is, without a row being read.
+    """A foreign table in its current or another version, without its rows.
 
     `identity` differs if the table was created again at the same place.
     """
@@ -125,22 +126,22 @@ class ForeignTable:
 
     @cached_property
     def written(self) -> int | None:
-        """When the version was committed, in milliseconds; None if that is not known."""
+        """The time at which the version was committed, in milliseconds; None if unknown."""
         if self.format == "delta":
             commits = self._table.history(1)
-            found: int | None = commits[0].get("timestamp") if commits else None
-            return found
+            timestamp: int | None = commits[0].get("timestamp") if commits else None
+            return timestamp
         snapshot = self._table.snapshot_by_id(self.version) if self.version else None
         return None if snapshot is None else int(snapshot.timestamp_ms)
 
     @cached_property
     def table(self) -> SourceTable:
-        """Return the version with its files; raise what makes it unreadable here."""
+        """Return the version with its files; raise if it is not supported."""
         read = delta_table if self.format == "delta" else iceberg_table
         return read(self.path, self.version, self.storage)
 
     def changes(self, after: int) -> pa.Table:
-        """Return the rows that changed after a version; raise `DataError` if that is not known."""
+        """Return the changed rows after a version; raise `DataError` if they are unknown."""
         if self.format == "delta":
             return delta_changes(self.path, after, self.version, self.storage)
         return iceberg_changes(self.path, after, self.storage, self.version)[0]
@@ -158,10 +159,10 @@ def foreign_table(
         identity = str(table.metadata().id)
         return ForeignTable(format, str(path), table.version(), identity, schema, storage, table)
     folder, table = _iceberg(path, storage)
-    found = _snapshot(folder, table, version)
+    current = _snapshot(folder, table, version)
     convert = iceberg.package("io.pyarrow").schema_to_pyarrow
-    schema = convert(_schema_of(table, found), include_field_ids=False)
-    number = found.snapshot_id if found else 0
+    schema = convert(_schema_of(table, current), include_field_ids=False)
+    number = current.snapshot_id if current else 0
     identity = str(table.metadata.table_uuid)
     return ForeignTable(format, str(path), number, identity, schema, storage, table)
 
@@ -175,13 +176,13 @@ def delta_table(
     """Return a version of a Delta table, by default the last one."""
     folder, table = _delta(path, version, storage)
     actions = pa.table(table.get_add_actions(flatten=False)).to_pylist()
-    found = tuple(
+    files = tuple(
         SourceFile(_located(folder, action["path"]), action["num_records"], action.get("partition") or {})
         for action in actions
     )
     schema = pa.schema(table.schema().to_arrow())
     partitions = tuple(table.metadata().partition_columns)
-    return SourceTable("delta", table.version(), schema, partitions, found, table, _folder=folder)
+    return SourceTable("delta", table.version(), schema, partitions, files, table, _folder=folder)
 
 
 def delta_changes(
@@ -209,24 +210,24 @@ def delta_changes(
             message = f"`{folder.address}` no longer has version {after + 1}, and so not what changed in it"
             help_line = "read the table in full"
             raise DataError(Diagnostic(codes.NO_CHANGES, message, help=help_line)) from error
-        for each in (first, table):
-            if each.metadata().configuration.get("delta.enableChangeDataFeed") != "true":
-                message = f"`{folder.address}` has no change feed in version {each.version()}"
+        for version_read in (first, table):
+            if version_read.metadata().configuration.get("delta.enableChangeDataFeed") != "true":
+                message = f"`{folder.address}` has no change feed in version {version_read.version()}"
                 help_line = "set its property delta.enableChangeDataFeed to true, or read it in full"
                 raise DataError(Diagnostic(codes.NO_CHANGES, message, help=help_line))
         reader = table.load_cdf(starting_version=after + 1, ending_version=table.version())
-        found = pa.table(reader.read_all())
+        rows = pa.table(reader.read_all())
     except DataError:
         raise
     except Exception as error:  # the package raises anything if files are gone
         message = f"the changes of `{folder.address}` after version {after} cannot be read: {_first(error)}"
         raise DataError(Diagnostic(codes.NO_CHANGES, message, help="read the table in full")) from error
-    kinds = pa.array([_KINDS[kind] for kind in found.column(CHANGE_TYPE).to_pylist()], pa.string())
-    if missing := [name for name in schema.names if name not in found.column_names]:
+    kinds = pa.array([_KINDS[kind] for kind in rows.column(CHANGE_TYPE).to_pylist()], pa.string())
+    if missing := [name for name in schema.names if name not in rows.column_names]:
         message = f"the changes of `{folder.address}` lack the column `{missing[0]}`, which is new"
         raise DataError(Diagnostic(codes.NO_CHANGES, message, help="read the table in full"))
-    columns = [found.column(each.name).cast(each.type) for each in schema]
-    number = found.column("_commit_version").cast(pa.int64())
+    columns = [rows.column(field.name).cast(field.type) for field in schema]
+    number = rows.column("_commit_version").cast(pa.int64())
     return pa.Table.from_arrays([*columns, kinds, number], schema=target)
 
 
@@ -264,14 +265,14 @@ def _located(folder: StorageFolder, path: str) -> str:
     return text if "://" in text or text.startswith("/") else folder.location(text)
 
 
-def _refused(folder: StorageFolder, what: str, features: Sequence[str]) -> DataError:
+def _refused(folder: StorageFolder, subject: str, features: Sequence[str]) -> DataError:
     names = ", ".join(f"`{name}`" for name in features)
-    message = f"{what} `{folder.address}` has {names}, which is not supported here"
+    message = f"{subject} `{folder.address}` has {names}, which is not supported here"
     return DataError(Diagnostic(codes.FEATURE, message, help=_CONNECTOR, place=folder.address))
 
 
 def _first(error: Exception) -> str:
-    """Return the first line of what a package says."""
+    """Return the first line of an error of a package."""
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
@@ -286,59 +287,59 @@ def iceberg_table(
     `path` is the table's folder or one of its files of metadata.
     """
     folder, table = _iceberg(path, storage)
-    found = _snapshot(folder, table, snapshot)
+    current = _snapshot(folder, table, snapshot)
     convert = iceberg.package("io.pyarrow").schema_to_pyarrow
-    own = _schema_of(table, found)
+    own = _schema_of(table, current)
     schema = convert(own, include_field_ids=False)
     spec = table.specs()
-    entries = tuple(_entries(folder, table, found)) if found else ()
+    entries = tuple(_entries(folder, table, current)) if current else ()
     data = tuple(
         SourceFile(entry.data_file.file_path, entry.data_file.record_count, _constants(entry, spec, own))
         for entry in entries
     )
     partitions = tuple(own.find_column_name(each.source_id) or each.name for each in table.spec().fields)
-    number = found.snapshot_id if found else 0
+    number = current.snapshot_id if current else 0
     return SourceTable("iceberg", number, schema, partitions, data, table, _renamed(table, own))
 
 
 def _snapshot(folder: StorageFolder, table: Any, snapshot: int | None) -> Any:
     """Return a snapshot, by default the current one, None if there is none yet."""
-    found = table.snapshot_by_id(snapshot) if snapshot else table.current_snapshot()
-    if snapshot and found is None:
+    chosen = table.snapshot_by_id(snapshot) if snapshot else table.current_snapshot()
+    if snapshot and chosen is None:
         message = f"`{folder.address}` has no snapshot {snapshot}"
         raise DataError(Diagnostic(codes.NOT_READABLE, message, place=folder.address))
-    return found
+    return chosen
 
 
 def _schema_of(table: Any, snapshot: Any) -> Any:
-    """Return the columns of a snapshot, as scans of it have them."""
-    known = table.schemas()
+    """Return the columns of scans of a snapshot."""
+    schemas = table.schemas()
     is_old = snapshot is not None and snapshot != table.current_snapshot()
-    return known.get(snapshot.schema_id, table.schema()) if is_old else table.schema()
+    return schemas.get(snapshot.schema_id, table.schema()) if is_old else table.schema()
 
 
 def _renamed(table: Any, schema: Any) -> tuple[str, ...]:
-    """Return the columns that have had another name, or whose name another column has had."""
-    now = {each.field_id: each.name for each in schema.fields}
+    """Return the columns that were renamed, or whose name another column has had."""
+    now = {column.field_id: column.name for column in schema.fields}
     ids = {name: number for number, name in now.items()}
-    found: dict[str, None] = {}
-    for each in (own for one in table.metadata.schemas for own in one.fields):
-        if now.get(each.field_id, each.name) != each.name:
-            found[now[each.field_id]] = None
-        elif ids.get(each.name, each.field_id) != each.field_id:
-            found[each.name] = None
-    return tuple(found)
+    renamed: dict[str, None] = {}
+    for column in (own for schema_before in table.metadata.schemas for own in schema_before.fields):
+        if now.get(column.field_id, column.name) != column.name:
+            renamed[now[column.field_id]] = None
+        elif ids.get(column.name, column.field_id) != column.field_id:
+            renamed[column.name] = None
+    return tuple(renamed)
 
 
 def _constants(entry: Any, specs: Mapping[int, Any], schema: Any) -> Mapping[str, Any]:
     """Return the values of columns that all rows of a file share, by which the table is partitioned."""
     spec = specs[entry.data_file.spec_id]
-    found = {}
-    for position, each in enumerate(spec.fields):
-        name = schema.find_column_name(each.source_id)
-        if str(each.transform) == "identity" and name is not None:
-            found[name] = entry.data_file.partition[position]
-    return found
+    constants = {}
+    for position, column in enumerate(spec.fields):
+        name = schema.find_column_name(column.source_id)
+        if str(column.transform) == "identity" and name is not None:
+            constants[name] = entry.data_file.partition[position]
+    return constants
 
 
 def iceberg_changes(
@@ -375,21 +376,21 @@ def iceberg_changes(
         added, removed = _rows_of_snapshot(folder, table, snapshot, schema)
         is_gone, is_new = _net(removed, added)
         for rows, mask, kind in ((removed, is_gone, DELETE), (added, is_new, INSERT)):
-            some = rows.filter(pa.array(mask))
-            number = pa.repeat(pa.scalar(snapshot.snapshot_id, pa.int64()), some.num_rows)
-            kinds = pa.repeat(kind, some.num_rows)
-            parts.append(pa.Table.from_arrays([*some.columns, kinds, number], schema=target))
+            changed = rows.filter(pa.array(mask))
+            number = pa.repeat(pa.scalar(snapshot.snapshot_id, pa.int64()), changed.num_rows)
+            kinds = pa.repeat(kind, changed.num_rows)
+            parts.append(pa.Table.from_arrays([*changed.columns, kinds, number], schema=target))
     return pa.concat_tables(parts), last
 
 
 def _net(removed: pa.Table, added: pa.Table) -> tuple[Any, Any]:
-    """Return masks of the rows that are gone and of those that are new, each row as often as it is."""
+    """Return masks of the deleted and of the inserted rows, with multiplicity."""
     keys = files.keys(pa.concat_tables([removed, added]))
     _, places, counts = np.unique(keys, return_inverse=True, return_counts=True)
     before = np.bincount(places[: removed.num_rows], minlength=len(counts))
     after = counts - before
-    gone, new = np.maximum(before - after, 0), np.maximum(after - before, 0)
-    return _firsts(places[: removed.num_rows], gone), _firsts(places[removed.num_rows :], new)
+    deleted, inserted = np.maximum(before - after, 0), np.maximum(after - before, 0)
+    return _firsts(places[: removed.num_rows], deleted), _firsts(places[removed.num_rows :], inserted)
 
 
 def _firsts(places: Any, most: Any) -> Any:
@@ -406,14 +407,14 @@ def _rows_of_snapshot(
     folder: StorageFolder, table: Any, snapshot: Any, schema: pa.Schema
 ) -> tuple[pa.Table, pa.Table]:
     """Return the rows of files that a snapshot has added, and of those that it has removed."""
-    found: dict[int, list[pa.Table]] = {_ADDED: [schema.empty_table()], _DELETED: [schema.empty_table()]}
+    tables: dict[int, list[pa.Table]] = {_ADDED: [schema.empty_table()], _DELETED: [schema.empty_table()]}
     for entry in _entries(folder, table, snapshot, is_all=True):
-        if entry.snapshot_id == snapshot.snapshot_id and int(entry.status) in found:
+        if entry.snapshot_id == snapshot.snapshot_id and int(entry.status) in tables:
             with table.io.new_input(entry.data_file.file_path).open() as stream:
                 rows = pq.read_table(pa.BufferReader(stream.read()), columns=schema.names)
-            columns = [rows.column(each.name).cast(each.type) for each in schema]
-            found[int(entry.status)].append(pa.Table.from_arrays(columns, schema=schema))
-    return pa.concat_tables(found[_ADDED]), pa.concat_tables(found[_DELETED])
+            columns = [rows.column(field.name).cast(field.type) for field in schema]
+            tables[int(entry.status)].append(pa.Table.from_arrays(columns, schema=schema))
+    return pa.concat_tables(tables[_ADDED]), pa.concat_tables(tables[_DELETED])
 
 
 def _entries(folder: StorageFolder, table: Any, snapshot: Any, is_all: bool = False) -> Iterator[Any]:
@@ -444,16 +445,16 @@ def _iceberg(path: str | Path, storage: Mapping[str, str] | None) -> tuple[Stora
 
 def _last_metadata(folder: StorageFolder) -> str:
     """Return the newest file of metadata of a table, by the number in its name."""
-    found = []
+    candidates = []
     for stored in folder.below(iceberg.METADATA).listed():
         number = re.fullmatch(r"v?(\d+)(?:-[0-9a-f-]+)?\.metadata\.json", stored.path)
         if number:
-            found.append((int(number[1]), stored.path))
-    if not found:
+            candidates.append((int(number[1]), stored.path))
+    if not candidates:
         message = f"`{folder.address}` is not an Iceberg table: it has no metadata"
         raise DataError(Diagnostic(codes.NOT_READABLE, message, place=folder.address))
-    newest = max(found)
-    if sum(1 for number, _ in found if number == newest[0]) > 1:
+    newest = max(candidates)
+    if sum(1 for number, _ in candidates if number == newest[0]) > 1:
         message = f"`{folder.address}` has two files of metadata with the number {newest[0]}"
         help_line = "give the file of metadata that its catalogue names"
         raise DataError(Diagnostic(codes.NOT_READABLE, message, help=help_line, place=folder.address))
@@ -461,4 +462,4 @@ def _last_metadata(folder: StorageFolder) -> str:
 
 
 def _shape(schema: Any) -> tuple[tuple[int, str, str], ...]:
-    return tuple((each.field_id, each.name, str(each.field_type)) for each in schema.fields)
+    return tuple((field.field_id, field.name, str(field.field_type)) for field in schema.fields)

@@ -82,7 +82,7 @@ class IcebergTables:
         return catalog
 
     def changes_folder(self, table: str) -> StorageFolder:
-        """Return where change files of a table are."""
+        """Return the folder of change files of a table."""
         return self._folder.below(f"{CHANGES}/{folder_name(table)}")
 
     # ---- tables
@@ -149,7 +149,7 @@ class IcebergTables:
         return tuple(_file_of(folder, file, schema) for file in self._data_files(table, snapshot))
 
     def changes(self, version: TableVersion, before: TableVersion | None) -> tuple[ChangeFile, ...]:
-        """Return the files with what one version has changed: those it names, or what differs."""
+        """Return the files with the changes of one version: its change files, or else the replaced files."""
         table = self._load(version.name)
         snapshot = table.snapshot_by_id(version.format_version) if table else None
         if snapshot is None:
@@ -178,29 +178,29 @@ class IcebergTables:
         return next(iter(self._versions(paths, number, number)), None)
 
     def versions(self, first: int, last: int) -> tuple[PublishedVersion, ...]:
-        """Return some published versions."""
+        """Return the published versions in a range."""
         return self._versions(self._version_paths(), first, last)
 
     def _versions(self, paths: Mapping[int, str], first: int, last: int) -> tuple[PublishedVersion, ...]:
         folder = self._folder.below(VERSIONS)
-        wanted = {path for number, path in paths.items() if first <= number <= last}
-        rows = [row for path in wanted for row in files.read_file(folder, path, SCHEMA).to_pylist()]
-        found = [PublishedVersion.from_record(row) for row in rows if first <= row["number"] <= last]
-        return tuple(sorted(found, key=lambda version: version.number))
+        paths_read = {path for number, path in paths.items() if first <= number <= last}
+        rows = [row for path in paths_read for row in files.read_file(folder, path, SCHEMA).to_pylist()]
+        versions = [PublishedVersion.from_record(row) for row in rows if first <= row["number"] <= last]
+        return tuple(sorted(versions, key=lambda version: version.number))
 
     def _version_paths(self) -> Mapping[int, str]:
-        """Return the file of each published version, as snapshots of the table of versions say."""
+        """Return the file of each published version, from snapshots of the table of versions."""
         table = self._load_versions()
-        found: dict[int, str] = {}
+        paths: dict[int, str] = {}
         snapshot = table.current_snapshot() if table else None
         while snapshot is not None and table is not None:
             first, last = map(int, snapshot.summary[_RANGE].split("-"))
-            found |= dict.fromkeys(range(first, last + 1), snapshot.summary[_FILE])
+            paths |= dict.fromkeys(range(first, last + 1), snapshot.summary[_FILE])
             parent = snapshot.parent_snapshot_id
             snapshot = (
                 table.snapshot_by_id(parent) if parent and first > 1 and not _begins(snapshot) else None
             )
-        return found
+        return paths
 
     def version_files(self) -> Collection[str]:
         """Return the data files of the table of versions."""
@@ -246,7 +246,7 @@ class IcebergTables:
                 self._expire(self._load(name, "changes"), set(), self.changes_folder(name))
 
     def _forget_rows(self, kept: tuple[PublishedVersion, ...]) -> None:
-        """Have the rows of some versions in one file, and forget the others."""
+        """Write the rows of these versions to one file, and forget the others."""
         folder = self._folder.below(VERSIONS)
         table = self._load_versions()
         if table is None:
@@ -339,8 +339,8 @@ class IcebergTables:
         except FileNotFoundError as error:
             raise files.damaged_table(folder, f"{error}; Iceberg tables cannot be moved or copied") from error
         if table.location() != folder.address:
-            what = f"its files are in `{table.location()}`; Iceberg tables cannot be moved or copied"
-            raise files.damaged_table(folder, what)
+            reason = f"its files are in `{table.location()}`; Iceberg tables cannot be moved or copied"
+            raise files.damaged_table(folder, reason)
         return table
 
     def _created(
@@ -371,7 +371,7 @@ class IcebergTables:
         return partitioning.PartitionSpec(field)
 
     def _converted(self, schema: pa.Schema, ids: Iterator[int], is_partitioned: bool) -> Any:
-        """Return a schema as Iceberg has it, with ids for its fields."""
+        """Return a schema for Iceberg, with ids for its fields."""
         fields = [_documented(field) for field in schema]
         if is_partitioned:
             fields.append(pa.field(NUMBER, pa.int64(), nullable=False))
@@ -440,8 +440,8 @@ class IcebergTables:
             for path in added:
                 snapshot.append_data_file(_data_file(transaction.table_metadata, folder, path, partition))
 
-    def _damaged(self, table: str, what: str) -> DataError:
-        return files.damaged_table(self._folder_of(table), what)
+    def _damaged(self, table: str, reason: str) -> DataError:
+        return files.damaged_table(self._folder_of(table), reason)
 
 
 def _called(table: str) -> str:
@@ -450,7 +450,7 @@ def _called(table: str) -> str:
 
 
 def _begins(snapshot: Any) -> bool:
-    """Return whether a snapshot of the table of versions has all versions that are left."""
+    """Return whether a snapshot of the table of versions has all remaining versions."""
     return snapshot.summary is not None and "tidelog.begins" in snapshot.summary.additional_properties
 
 
@@ -460,7 +460,7 @@ def _documented(field: pa.Field) -> pa.Field:
 
 
 def _data_file(metadata: Any, folder: StorageFolder, path: str, partition: int | None) -> Any:
-    """Return what Iceberg's metadata say of a Parquet file."""
+    """Return Iceberg's metadata for a Parquet file."""
     arrow, manifest = package("io.pyarrow"), package("manifest")
     record = package("typedef").Record
     with folder.filesystem.open_input_file(folder.path(path)) as stream:
@@ -487,7 +487,7 @@ def _data_file(metadata: Any, folder: StorageFolder, path: str, partition: int |
 
 
 def _file_of(folder: StorageFolder, file: Any, schema: Any) -> TableFile:
-    """Return a data file with bounds of the columns for which they mean the same to all."""
+    """Return a data file with bounds of the columns for which all writers agree on them."""
     conversions, types = package("conversions"), package("types")
     names = ("Integer", "Long", "String", "Date", "Timestamp", "Timestamptz", "Decimal")
     compared = tuple(getattr(types, f"{name}Type") for name in names)

@@ -11,7 +11,7 @@ import os
 import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,7 @@ import pyarrow.fs as pafs
 
 from tidelog import durable
 from tidelog.errors import DataError, Diagnostic, codes, suggest
+from tidelog.records import dataclass
 
 SCHEMES: Final = ("s3", "s3a")
 KEYS: Final = ("access-key", "secret-key", "session-token", "endpoint", "region", "catalog")
@@ -57,30 +58,30 @@ def checked(storage: Mapping[str, str] | None) -> Mapping[str, str]:
     """Return storage settings, or raise a diagnostic for a key that does not exist."""
     for key in storage or {}:
         if key not in KEYS:
-            known = f"the keys are {', '.join(KEYS)}"
-            help_line = suggest(key, KEYS) or known
+            help_keys = f"the keys are {', '.join(KEYS)}"
+            help_line = suggest(key, KEYS) or help_keys
             message = f"`{key}` is not a storage setting"
             raise DataError(Diagnostic(codes.STORAGE, message, help=help_line))
     return dict(storage or {})
 
 
 def with_environment(storage: Mapping[str, str]) -> Mapping[str, str]:
-    """Return storage settings, and those that are not given as the environment has them, for all libraries.
+    """Return storage settings, completed from the environment, for all libraries.
 
-    A key that is given does not get a secret of another one from the environment.
+    An explicit access key is not combined with a secret from the environment.
     """
-    found = dict(storage)
+    settings = dict(storage)
     for key, names in ENVIRONMENT.items():
-        if key in found or (key in _CREDENTIALS and "access-key" in storage):
+        if key in settings or (key in _CREDENTIALS and "access-key" in storage):
             continue
         value = next((os.environ[name] for name in names if os.environ.get(name)), None)
         if value is not None:
-            found[key] = value
-    return found
+            settings[key] = value
+    return settings
 
 
 def s3a_options(storage: Mapping[str, str]) -> dict[str, str]:
-    """Return storage settings as Hadoop's file system `s3a` names them."""
+    """Return storage settings by their names in Hadoop's file system `s3a`."""
     names = {
         "access-key": "fs.s3a.access.key",
         "secret-key": "fs.s3a.secret.key",
@@ -100,7 +101,7 @@ def s3a_options(storage: Mapping[str, str]) -> dict[str, str]:
 
 
 def delta_options(storage: Mapping[str, str]) -> dict[str, str]:
-    """Return storage settings as the package `deltalake` names them."""
+    """Return storage settings by their names in the package `deltalake`."""
     names = {
         "access-key": "AWS_ACCESS_KEY_ID",
         "secret-key": "AWS_SECRET_ACCESS_KEY",
@@ -115,7 +116,7 @@ def delta_options(storage: Mapping[str, str]) -> dict[str, str]:
 
 
 def iceberg_options(storage: Mapping[str, str]) -> dict[str, str]:
-    """Return storage settings as the package `pyiceberg` names them."""
+    """Return storage settings by their names in the package `pyiceberg`."""
     names = {
         "access-key": "s3.access-key-id",
         "secret-key": "s3.secret-access-key",
@@ -146,9 +147,9 @@ class StorageFolder:
     def at(path: str | Path, storage: Mapping[str, str] | None = None) -> StorageFolder:
         """Return the folder at a path or an address."""
         text = str(path)
-        scheme, mark, rest = text.partition("://")
+        scheme, mark, location = text.partition("://")
         if mark and scheme == "file":
-            text, mark = rest, ""
+            text, mark = location, ""
         if not mark:
             address = str(Path(text).absolute())
             if "%" in address:
@@ -158,7 +159,7 @@ class StorageFolder:
         if scheme not in SCHEMES:
             message = f"`{scheme}://` is not an address that tables are published at"
             raise DataError(Diagnostic(codes.STORAGE, message, help="use a path, or s3://bucket/key"))
-        return StorageFolder(f"s3://{rest.rstrip('/')}", with_environment(checked(storage)))
+        return StorageFolder(f"s3://{location.rstrip('/')}", with_environment(checked(storage)))
 
     @property
     def is_local(self) -> bool:
@@ -172,7 +173,7 @@ class StorageFolder:
 
     @cached_property
     def filesystem(self) -> Any:
-        """The folder's file system, as Arrow has it."""
+        """The folder's file system in Arrow."""
         if self.is_local:
             return pafs.LocalFileSystem()
         endpoint = self.storage.get("endpoint")
@@ -208,12 +209,12 @@ class StorageFolder:
             raise DataError(fault) from error
 
     def path(self, name: str = "") -> str:
-        """Return the path of a file below the folder, as the file system takes it."""
+        """Return the path of a file below the folder, for the file system."""
         base = self.address.removeprefix("s3://")
         return f"{base}/{name}" if name else base
 
     def location(self, name: str = "") -> str:
-        """Return the address of a file below the folder, as tasks and readers take it."""
+        """Return the address of a file below the folder, for tasks and readers."""
         return f"{self.address}/{name}" if name else self.address
 
     def below(self, name: str) -> StorageFolder:
@@ -221,7 +222,7 @@ class StorageFolder:
         return StorageFolder(self.location(name), self.storage)
 
     def relative(self, location: str) -> str:
-        """Return a file's path below this folder; a path that is relative already stays so."""
+        """Return a file's path below this folder; a relative path is unchanged."""
         text = location.removeprefix("file://").replace("s3a://", "s3://")
         base = self.address + "/"
         if text.startswith(base):
@@ -254,7 +255,7 @@ class StorageFolder:
         return bool(self.filesystem.get_file_info(self.path(name)).type == pafs.FileType.File)
 
     def write(self, name: str, data: bytes) -> None:
-        """Make these bytes the content of a file, whole or not at all."""
+        """Replace the content of a file atomically."""
         if self.is_local:
             path = Path(self.path(name))
             durable.make_folders(path.parent)
@@ -264,7 +265,7 @@ class StorageFolder:
             stream.write(data)
 
     def create(self, name: str, data: bytes) -> None:
-        """Create a file, whole or not at all; raise FileExistsError if there is one already.
+        """Create a file atomically; raise `FileExistsError` if it exists.
 
         On object stores the check and the writing are two steps: there is one writer.
         """
@@ -330,7 +331,7 @@ _STORAGE_HELP: Final = "check the keys, endpoint and region in [storage], or AWS
 
 
 def _reason(error: OSError) -> str:
-    """Return why an object store fails, without what the client says of its attempts."""
+    """Return why an object store fails, without the client's report of its attempts."""
     text = str(error).splitlines()[0]
     return text.partition(": AWS Error ")[2] or text
 

@@ -33,7 +33,7 @@ class SnapshotTables:
         self._folder = folder
 
     def changes_folder(self, table: str) -> StorageFolder:
-        """Return where change files of a table are."""
+        """Return the folder of change files of a table."""
         return self._folder.below(f"{CHANGES}/{folder_name(table)}")
 
     # ---- tables
@@ -67,7 +67,7 @@ class SnapshotTables:
         )
 
     def changes(self, version: TableVersion, before: TableVersion | None) -> tuple[ChangeFile, ...]:
-        """Return the files with what one version has changed: those of its list, or what differs."""
+        """Return the files with the changes of one version: those in its list, or else the replaced files."""
         folder, number = self._folder_of(version.name), version.changed_in
         record = self._record(version)
         if record["changes"] is not None:
@@ -95,9 +95,9 @@ class SnapshotTables:
         return PublishedVersion.from_json(json.loads(content)) if content else None
 
     def versions(self, first: int, last: int) -> tuple[PublishedVersion, ...]:
-        """Return some published versions."""
-        found = (self.version(number) for number in self.numbers() if first <= number <= last)
-        return tuple(version for version in found if version is not None)
+        """Return the published versions in a range."""
+        candidates = (self.version(number) for number in self.numbers() if first <= number <= last)
+        return tuple(version for version in candidates if version is not None)
 
     def version_files(self) -> Collection[str]:
         """Return the files of all published versions."""

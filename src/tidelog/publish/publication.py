@@ -1,4 +1,4 @@
-"""Writing one version of a published folder, and recovering from a writer that did not end well.
+"""Write one version of a published folder, and recover from a writer that was interrupted.
 
 A version is committed in this order, each step on the disk before the next one begins:
 
@@ -34,7 +34,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -47,6 +47,7 @@ from tidelog.publish import table_files as data_files
 from tidelog.publish.object_storage import StorageFolder, folder_name
 from tidelog.publish.published_schemas import PublishedVersion, TableVersion
 from tidelog.publish.table_files import DELETE, INSERT, TableFile, TableFormat, TablePlan
+from tidelog.records import dataclass
 
 PENDING: Final = "_pending.json"
 FAILED: Final = "_failed.json"  # a version that was set aside instead of published
@@ -55,7 +56,7 @@ _TABLES, _READY, _SWITCHING = "tables", "ready", "switching"
 
 @dataclass(frozen=True)
 class Pending:
-    """A version that a writer has begun to commit, as `_pending.json` has it."""
+    """A version that a writer has begun to commit: the content of `_pending.json`."""
 
     number: int
     run: str  # of the writer
@@ -65,7 +66,7 @@ class Pending:
 
     @property
     def details(self) -> Mapping[str, Any]:
-        """What the job said of the version, if it got as far."""
+        """The details of the version from the job, if they are written."""
         return self.version.details if self.version else {}
 
     def to_json(self) -> bytes:
@@ -81,7 +82,7 @@ class Pending:
 
     @staticmethod
     def from_json(content: bytes) -> Pending:
-        """Return what the file says."""
+        """Parse the content of the file."""
         record = json.loads(content)
         version = PublishedVersion.from_json(record["version"]) if record["version"] else None
         return Pending(record["number"], record["run"], tuple(record["tables"]), record["state"], version)
@@ -89,7 +90,7 @@ class Pending:
 
 @dataclass(frozen=True)
 class Recovered:
-    """What became of a version whose writer did not end well."""
+    """The outcome of the recovery of an interrupted version."""
 
     number: int
     is_published: bool
@@ -101,9 +102,9 @@ def recover(
     decide: Callable[[Pending], bool] | None,
     on_step: Callable[[str], None],
 ) -> Recovered | None:
-    """Complete a version that was begun, or take it back; return which, None if there is none.
+    """Complete or roll back an interrupted version; return which, None if there is none.
 
-    The caller holds the lock. The docstring of this module says what is done, and why.
+    The caller holds the lock. See the protocol in the docstring of this module.
     """
     content = folder.read(PENDING)
     if content is None:
@@ -143,8 +144,8 @@ def _is_complete(pending: Pending, decide: Callable[[Pending], bool] | None, fol
 class Publication:
     """A version that is being written. Mutable; holds the lock of its folder until it is closed.
 
-    Each table is replaced, changed or dropped at most once; the others keep what they have. Nothing is seen
-    by readers before `commit`.
+    Each table is replaced, changed or dropped at most once; the others are unchanged. Readers see nothing
+    before `commit`.
     """
 
     folder: StorageFolder
@@ -216,8 +217,8 @@ class Publication:
         folder = self._prepared(table)
         old = self._before(table)
         names = dict.fromkeys(folder.relative(str(path)) for path in files)
-        known = old if base and base.schema.equals(schema) else {}
-        described = [known.get(name) or data_files.described(folder, name, schema) for name in names]
+        previous_files = old if base and base.schema.equals(schema) else {}
+        described = [previous_files.get(name) or data_files.described(folder, name, schema) for name in names]
         if change_files is not None and base and not published_schemas.is_same(base.schema, schema):
             message = f"the columns of `{table}` change: change files cannot say what was deleted"
             raise DataError(Diagnostic(codes.WRONG_FILE, message, help="leave change_files out"))
@@ -230,10 +231,12 @@ class Publication:
         else:
             with_kinds = published_schemas.columns_of_changes(schema)
             changes_folder = self.tables.changes_folder(table)
-            given = [changes_folder.relative(str(path)) for path in change_files]
-            found = [data_files.described(changes_folder, path, with_kinds) for path in given]
-            inserted, deleted = data_files.change_counts(changes_folder, given)
-            changes = tuple(file for file in found if file.rows)
+            change_paths = [changes_folder.relative(str(path)) for path in change_files]
+            described_changes = [
+                data_files.described(changes_folder, path, with_kinds) for path in change_paths
+            ]
+            inserted, deleted = data_files.change_counts(changes_folder, change_paths)
+            changes = tuple(file for file in described_changes if file.rows)
             before = base.rows if base else 0
             if before + inserted - deleted != sum(file.rows for file in content):
                 message = (
@@ -244,7 +247,7 @@ class Publication:
         self._plan(TablePlan(table, schema, content, changes), inserted, deleted)
 
     def write(self, table: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
-        """Write rows, some at a time, and make them the whole content of a table."""
+        """Write rows in batches, and make them the whole content of a table."""
         folder, schema = self._prepared(table), published_schemas.normal(schema)
         paths: list[str] = []
         for rows in parts:
@@ -267,14 +270,14 @@ class Publication:
         deletions = data_files.fitted(deleted, schema) if deleted is not None else empty
         folder = self._prepared(table)
         before = tuple(file for file in self._before(table).values() if file.rows)
-        kept, rest, removed = self._without(folder, before, schema, deletions, table)
-        added = list(rest)
+        unaffected, rewritten, removed = self._without(folder, before, schema, deletions, table)
+        added = list(rewritten)
         if new.num_rows:
             added += data_files.written(folder, f"part-{self.run}", new)
-        content = [*kept, *(data_files.described(folder, path, schema) for path in added)]
+        content = [*unaffected, *(data_files.described(folder, path, schema) for path in added)]
         content, is_merged = self._merged(folder, content, schema)
         changes = None
-        if rest or is_merged:
+        if rewritten or is_merged:
             changes = self._change_files(table, schema, new, deletions)
         plan = TablePlan(table, schema, tuple(content) or self._empty(table, schema), changes)
         self._plan(plan, new.num_rows, removed)
@@ -288,8 +291,8 @@ class Publication:
 
     def _begun(self, table: str) -> TableVersion | None:
         if self._is_committing or table in self._plans:
-            what = "the version is committed" if self._is_committing else f"`{table}` is changed already"
-            raise DataError(Diagnostic(codes.TWICE, f"{what}: version {self.number} has each table once"))
+            reason = "the version is committed" if self._is_committing else f"`{table}` is changed already"
+            raise DataError(Diagnostic(codes.TWICE, f"{reason}: version {self.number} has each table once"))
         return self.base.tables.get(table) if self.base else None
 
     def _plan(self, plan: TablePlan, inserted: int, deleted: int) -> None:
@@ -297,7 +300,7 @@ class Publication:
         self._counts[plan.table] = (inserted, deleted)
 
     def _empty(self, table: str, schema: pa.Schema) -> tuple[TableFile, ...]:
-        """Return a file without rows where the format has no other place for a schema."""
+        """Return an empty file, if the format has no other place for a schema."""
         if not self.tables.needs_a_file:
             return ()
         folder = self._prepared(table)
@@ -312,32 +315,32 @@ class Publication:
         deletions: pa.Table,
         table: str,
     ) -> tuple[list[TableFile], list[str], int]:
-        """Return the files without any of the rows, the new files with the rest of others, and the count."""
+        """Return the unaffected files, the rewritten parts of other files, and the number of deleted rows."""
         if not deletions.num_rows:  # else each file would have to be read for rows that are only inserted
             return list(before), [], 0
-        kept: list[TableFile] = []
-        rest: list[str] = []
+        unaffected: list[TableFile] = []
+        rewritten: list[str] = []
         removed = 0
         is_found = np.zeros(deletions.num_rows, dtype=bool)
         for file in before:
             mask = data_files.may_hold(file, deletions)
             if not mask.any():
-                kept.append(file)
+                unaffected.append(file)
                 continue
-            some = deletions.filter(pa.array(mask))
-            deletion = data_files.Deletion(folder, file, schema, some)
+            rows = deletions.filter(pa.array(mask))
+            deletion = data_files.Deletion(folder, file, schema, rows)
             if not deletion.count:
-                kept.append(file)
+                unaffected.append(file)
                 continue
             is_found[np.flatnonzero(mask)[deletion.is_found]] = True
             removed += deletion.count
-            rest += deletion.rest(f"part-{self.run}")
+            rewritten += deletion.rest(f"part-{self.run}")
         if not is_found.all():
             row = data_files.shown_row(deletions, ~is_found)
             message = f"`{table}` does not have a row that is to be deleted: {row}"
             help_line = "the published table differs from the state of the job: publish the table again"
             raise DataError(Diagnostic(codes.NOT_THERE, message, help=help_line))
-        return kept, rest, removed
+        return unaffected, rewritten, removed
 
     def _merged(
         self, folder: StorageFolder, content: list[TableFile], schema: pa.Schema
@@ -348,7 +351,7 @@ class Publication:
             return content, False
         chosen: list[TableFile] = []
         for file in small:
-            if sum(each.rows for each in chosen) + file.rows <= data_files.ROWS:
+            if sum(small_file.rows for small_file in chosen) + file.rows <= data_files.ROWS:
                 chosen.append(file)
         rows = pa.concat_tables([data_files.read_file(folder, file.path, schema) for file in chosen])
         merged = data_files.written(folder, f"part-{self.run}", rows)
@@ -416,7 +419,7 @@ class Publication:
         return version
 
     def set_aside(self, details: Mapping[str, Any] | None = None, *, reason: str = "") -> PublishedVersion:
-        """Keep what the version would have been, for inspection, and return it; nothing is published.
+        """Keep the version for inspection without publishing it, and return it.
 
         The next writer, or `vacuum`, deletes it. No version is built on it.
         """
@@ -495,7 +498,7 @@ class Publication:
 
 
 def failed_version(folder: StorageFolder) -> PublishedVersion | None:
-    """Return the version that was set aside, None if there is none."""
+    """Return the version that was kept for inspection, None if there is none."""
     content = folder.read(FAILED)
     if content is None:
         return None
@@ -505,7 +508,7 @@ def failed_version(folder: StorageFolder) -> PublishedVersion | None:
 
 
 def remove_failed(folder: StorageFolder, tables: TableFormat) -> None:
-    """Delete the version that was set aside, if there is one; the caller holds the lock."""
+    """Delete the version that was kept for inspection, if any; the caller holds the lock."""
     content = folder.read(FAILED)
     if content is not None:
         record = json.loads(content)
@@ -523,6 +526,6 @@ def remove_files(folder: StorageFolder, tables: TableFormat, names: Iterable[str
 
 
 def _no_table(table: str, version: PublishedVersion | None) -> DataError:
-    known = ", ".join(f"`{name}`" for name in version.tables) if version else ""
-    help_line = f"its tables are {known}" if known else "nothing is published yet"
+    names = ", ".join(f"`{name}`" for name in version.tables) if version else ""
+    help_line = f"its tables are {names}" if names else "nothing is published yet"
     return DataError(Diagnostic(codes.NO_TABLE, f"no published table `{table}`", help=help_line))

@@ -1,4 +1,4 @@
-"""Published folders: one version over many tables, in a format that others read."""
+"""Published folders: versions of many tables, in a format for other readers."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def _nothing(_: str) -> None:
 class Published:
     """A folder of published tables.
 
-    Readers go by versions: `current`, `version`, `read`. A version names one version of each table, and stays
-    as it is until `vacuum`. One process at a time writes, with `writing`.
+    Readers use versions: `current`, `version`, `read`. A version consists of a version of each table, and
+    is immutable until `vacuum`. One process at a time writes, with `writing`.
     """
 
     def __init__(
@@ -52,13 +52,13 @@ class Published:
             help_line = suggest(format, FORMATS) or f"the formats are {', '.join(FORMATS)}"
             raise DataError(Diagnostic(codes.FORMAT, f"`{format}` is not a format of tables", help=help_line))
         self.folder = StorageFolder.at(path, storage)
-        found = self._marked()
-        if found and format and found != format:
-            message = f"`{self.folder.address}` is published as {found}, not as {format}"
+        existing_format = self._marked()
+        if existing_format and format and existing_format != format:
+            message = f"`{self.folder.address}` is published as {existing_format}, not as {format}"
             help_line = "leave the format out, or publish into another folder"
             raise DataError(Diagnostic(codes.FORMAT, message, help=help_line))
-        self.format = found or format or "delta"
-        self._is_marked = found is not None
+        self.format = existing_format or format or "delta"
+        self._is_marked = existing_format is not None
         self._tables: TableFormat = tables_of(self.format, self.folder)
 
     def __repr__(self) -> str:
@@ -72,8 +72,8 @@ class Published:
         if record["layout"] != LAYOUT:
             message = f"`{self.folder.address}` has layout {record['layout']} instead of {LAYOUT}"
             raise DataError(Diagnostic(codes.FORMAT, message, help="use the tidelog that has published it"))
-        found: str = record["format"]
-        return found
+        format_found: str = record["format"]
+        return format_found
 
     # ---- versions
 
@@ -84,10 +84,10 @@ class Published:
 
     def current(self) -> PublishedVersion:
         """Return the last published version."""
-        found = self._tables.version(None)
-        if found is None:
+        last = self._tables.version(None)
+        if last is None:
             raise DataError(Diagnostic(codes.NO_VERSION, f"nothing is published at `{self.folder.address}`"))
-        return found
+        return last
 
     def version(self, number: int | None = None) -> PublishedVersion:
         """Return a published version, by default the last one."""
@@ -120,21 +120,21 @@ class Published:
         self, table: str, version: int | PublishedVersion | None
     ) -> tuple[StorageFolder, Sequence[str]]:
         """Return the folder of a table, and its files there."""
-        found = self._table(table, version)
+        chosen = self._table(table, version)
         folder = self.folder.below(folder_name(table))
         if isinstance(version, PublishedVersion) and table in version.uncommitted:
             return folder, version.uncommitted[table]
-        return folder, [file.path for file in self._tables.files(found)]
+        return folder, [file.path for file in self._tables.files(chosen)]
 
     def dataset(self, table: str, version: int | PublishedVersion | None = None) -> Any:
         """Return a table as a dataset of Arrow, which DuckDB, polars and others scan."""
-        found = self._table(table, version)
+        chosen = self._table(table, version)
         folder, names = self._paths(table, version)
         paths = [folder.path(name) for name in names]
         if not paths:
-            return pads.dataset(found.schema.empty_table())
+            return pads.dataset(chosen.schema.empty_table())
         try:
-            return pads.dataset(paths, schema=found.schema, format="parquet", filesystem=folder.filesystem)
+            return pads.dataset(paths, schema=chosen.schema, format="parquet", filesystem=folder.filesystem)
         except FileNotFoundError as error:
             message = f"a file of `{table}` is missing: {error}"
             help_line = "the version may have been removed by `vacuum` in the meantime"
@@ -144,40 +144,40 @@ class Published:
         self, table: str, version: int | PublishedVersion | None = None, columns: Sequence[str] | None = None
     ) -> pa.Table:
         """Return the rows of a table."""
-        found = self._table(table, version)
-        names = list(columns) if columns is not None else found.schema.names
-        schema = pa.schema([found.schema.field(name) for name in names], metadata=found.schema.metadata)
+        chosen = self._table(table, version)
+        names = list(columns) if columns is not None else chosen.schema.names
+        schema = pa.schema([chosen.schema.field(name) for name in names], metadata=chosen.schema.metadata)
         return self.dataset(table, version).to_table(columns=names).cast(schema)
 
     def pieces(
         self, table: str, rows: int, version: int | PublishedVersion | None = None
     ) -> Iterator[pa.Table]:
         """Yield the rows of a table, in batches."""
-        found = self._table(table, version)
+        chosen = self._table(table, version)
         folder, paths = self._paths(table, version)
         for path in paths:
-            yield from read_pieces(folder, path, found.schema, rows)
+            yield from read_pieces(folder, path, chosen.schema, rows)
 
     def differing(
-        self, table: str, one: int | PublishedVersion, other: int | PublishedVersion
+        self, table: str, left: int | PublishedVersion, right: int | PublishedVersion
     ) -> tuple[pa.Table, pa.Table]:
         """Return the rows of the files that only one of two versions of a table has, for each of them.
 
         A row that is in both parts is in both versions. The columns are the same.
         """
-        found = self._table(table, one)
-        (folder, here), (_, there) = self._paths(table, one), self._paths(table, other)
+        chosen = self._table(table, left)
+        (folder, left_paths), (_, right_paths) = self._paths(table, left), self._paths(table, right)
         parts = []
-        for paths, others in ((here, there), (there, here)):
+        for paths, others in ((left_paths, right_paths), (right_paths, left_paths)):
             other_paths = set(others)
             files = [folder.path(path) for path in paths if path not in other_paths]
             if files:
                 known = pads.dataset(
-                    files, schema=found.schema, format="parquet", filesystem=folder.filesystem
+                    files, schema=chosen.schema, format="parquet", filesystem=folder.filesystem
                 )
-                parts.append(known.to_table().cast(found.schema))
+                parts.append(known.to_table().cast(chosen.schema))
             else:
-                parts.append(found.schema.empty_table())
+                parts.append(chosen.schema.empty_table())
         return parts[0], parts[1]
 
     def _table(self, table: str, version: int | PublishedVersion | None) -> TableVersion:
@@ -194,10 +194,10 @@ class Published:
     def change_files(self, table: str, after: int, upto: int | None = None) -> tuple[ChangeFile, ...]:
         """Return the files with all rows that changed after a version, in the order of versions.
 
-        `after` is a version that is still there, or 0 for all changes from the first version on.
+        `after` is an existing version, or 0 for all changes from the first version on.
         """
-        found, _ = self._changes(table, after, upto)
-        return found
+        files, _ = self._changes(table, after, upto)
+        return files
 
     def changes(self, table: str, after: int, upto: int | None = None) -> pa.Table:
         """Return all rows that changed after a version, up to another one, by default the last.
@@ -205,21 +205,21 @@ class Published:
         In addition to the columns of the table there are `_change_type`, which is `insert` or `delete`, and
         `_version`, the published version. Within a version a row is inserted or deleted at most once.
         """
-        found, schema = self._changes(table, after, upto)
+        files, schema = self._changes(table, after, upto)
         return pa.concat_tables(
-            [published_schemas.columns_of_feeds(schema).empty_table(), *self._pieces(found, schema, ROWS)]
+            [published_schemas.columns_of_feeds(schema).empty_table(), *self._pieces(files, schema, ROWS)]
         )
 
     def change_pieces(self, table: str, rows: int, after: int, upto: int | None = None) -> Iterator[pa.Table]:
         """Yield the rows that `changes` returns, in batches."""
         return self._pieces(*self._changes(table, after, upto), rows)
 
-    def _pieces(self, found: Iterable[ChangeFile], schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
+    def _pieces(self, files: Iterable[ChangeFile], schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
         target = published_schemas.columns_of_feeds(schema)
-        for file in found:
+        for file in files:
             path = self.folder.relative(file.location)
-            held = published_schemas.columns_of_changes(schema) if file.kind == BOTH else schema
-            for piece in read_pieces(self.folder, path, held, rows):
+            file_schema = published_schemas.columns_of_changes(schema) if file.kind == BOTH else schema
+            for piece in read_pieces(self.folder, path, file_schema, rows):
                 columns = list(piece.columns)
                 if file.kind != BOTH:
                     columns.append(pa.repeat(file.kind, piece.num_rows))
@@ -262,7 +262,7 @@ class Published:
         decide: Callable[[Pending], bool] | None = None,
         on_step: Callable[[str], None] = _nothing,
     ) -> Publication:
-        """Begin a version: take the lock, recover from a writer that did not end well, and return it.
+        """Begin a version: take the lock, recover from an interrupted writer, and yield it.
 
         `decide` says whether a job's own state has a version whose hook may have run; see
         `tidelog.publish.publication`. `on_step` is called at each step; tests end the process there.
@@ -280,10 +280,10 @@ class Published:
             raise
 
     def vacuum(self, keep: int = 1, decide: Callable[[Pending], bool] | None = None) -> tuple[int, int]:
-        """Forget all but the last versions, and delete files that none of them names.
+        """Forget all but the last versions, and delete files that none of them references.
 
-        Return how many files were deleted, and how many bytes they had. Files of writers that have failed are
-        among them. Readers of a version that is forgotten may fail.
+        Return the number of deleted files, and their bytes, including files of failed writers. Readers of a
+        forgotten version may fail.
         """
         if keep < 1:
             raise DataError(Diagnostic(codes.NO_VERSION, "at least one version is kept"))

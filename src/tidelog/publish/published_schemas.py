@@ -6,13 +6,14 @@ import datetime as dt
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
 
 from tidelog.errors import DataError, Diagnostic, codes
+from tidelog.records import dataclass
 
 # ---- schemas of published tables
 #
@@ -53,15 +54,15 @@ def normal(schema: pa.Schema) -> pa.Schema:
 
     Nullability and comments stay; other metadata is dropped.
     """
-    seen: set[str] = set()
+    used: set[str] = set()
     for name in schema.names:
         if name in RESERVED:
             message = f"a published table cannot have a column `{name}`: its change feed has one"
             raise DataError(Diagnostic(codes.NO_SUCH_TYPE, message))
-        if not name or name.lower() in seen:
+        if not name or name.lower() in used:
             message = f"the column name {name!r} is empty, or differs from another one in case only"
             raise DataError(Diagnostic(codes.NO_SUCH_TYPE, message))
-        seen.add(name.lower())
+        used.add(name.lower())
     fields = [_normal_field(field) for field in schema]
     return pa.schema(fields, metadata=_comment(schema.metadata))
 
@@ -115,9 +116,9 @@ def comment_of(metadata: dict[bytes, bytes] | None) -> str | None:
     return metadata[COMMENT].decode() if metadata and metadata.get(COMMENT) else None
 
 
-def is_same(one: pa.Schema, other: pa.Schema) -> bool:
-    """Return whether two schemas have the same columns of the same types, whatever is said of them."""
-    return [(field.name, field.type) for field in one] == [(field.name, field.type) for field in other]
+def is_same(left: pa.Schema, right: pa.Schema) -> bool:
+    """Return whether two schemas have the same columns with the same types, regardless of metadata."""
+    return [(field.name, field.type) for field in left] == [(field.name, field.type) for field in right]
 
 
 def to_json(schema: pa.Schema) -> str:
@@ -163,11 +164,11 @@ def _type_of(record: Any) -> pa.DataType:
     if isinstance(record, str):
         if record in _TYPES:
             return _TYPES[record]
-        found = _DECIMAL.fullmatch(record)
-        if found is None:
+        match = _DECIMAL.fullmatch(record)
+        if match is None:
             message = f"`{record}` is not a type of published tables"
             raise DataError(Diagnostic(codes.NO_SUCH_TYPE, message))
-        return pa.decimal128(int(found[1]), int(found[2]))
+        return pa.decimal128(int(match[1]), int(match[2]))
     if record["type"] == "struct":
         return pa.struct([_field_of(field) for field in record["fields"]])
     return pa.list_(pa.field("element", _type_of(record["elementType"]), record["containsNull"]))

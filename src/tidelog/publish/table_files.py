@@ -12,7 +12,6 @@ import json
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -24,6 +23,7 @@ import pyarrow.parquet as pq
 from tidelog.errors import DataError, Diagnostic, codes, counted
 from tidelog.publish.object_storage import StorageFolder
 from tidelog.publish.published_schemas import CHANGE_TYPE, PublishedVersion, TableVersion, normal_type
+from tidelog.records import dataclass
 
 ROWS: Final = 1 << 18  # of a file that is written here, so that deleting a row rewrites no more
 BUFFER: Final = 1 << 20  # bytes that are read at once of a file that is read in pieces

@@ -1,6 +1,6 @@
-"""Answers by magic sets: the query rewrites the program, and only what it requests is derived.
+"""Answers by magic sets: the program is rewritten for the query, and only requested facts are derived.
 
-What was derived is dropped with the answers; `query.kept_queries` maintains it for queries that stay.
+The derived facts are dropped with the answers; `query.kept_queries` maintains them for kept queries.
 
 Invariant: the relations of the program are not touched.
 """
@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.rows import Rows
 from tidelog.engine.fixpoint import derive
-from tidelog.errors import counted
+from tidelog.errors import Inconsistent, counted
 from tidelog.logic.program import BOTTOM, Atom, Fact, Query, Rule
 from tidelog.logic.strata import strata
 from tidelog.logic.values import Value
 from tidelog.plan.algebra import MAGIC_ANSWERS, MAGIC_BOTTOM
+from tidelog.plan.inconsistency import describe_bottom
 from tidelog.plan.join_order import expected_growth
-from tidelog.query.strategy import Answers, QueryContext, inconsistency, shown_patterns
+from tidelog.query.strategy import Answers, QueryContext, shown_patterns
 from tidelog.rewrite.magic_sets import MagicOptions, Rewritten, rewrite
 from tidelog.rewrite.renaming import AdornedKind
 
@@ -33,7 +34,7 @@ DERIVED = "derived"  # the key of the rewritten program in the notes of a contex
 
 
 class Magic:
-    """Derives what the query requests, by a program of its own."""
+    """Derives the facts that the query requests with a rewritten program."""
 
     name = "magic"
 
@@ -47,11 +48,11 @@ class Magic:
             numbers = {id(rule): number for number, rule in enumerate(program.rules)}
             derive(engine, strata(program.rules), numbers, context.listen, context.check, context.modules)
             if context.is_constrained and engine.storage.size(MAGIC_BOTTOM):
-                raise inconsistency(context.program)
+                raise Inconsistent(describe_bottom(context.program))
             return engine.storage.rows(MAGIC_ANSWERS)
 
     def explain(self, query: Query, context: QueryContext) -> str:
-        """The patterns that the query asks for, and the predicates that are derived in full."""
+        """The patterns that the query requests, and the predicates that are derived in full."""
         return described(rewritten(query, context), context)
 
 
@@ -73,13 +74,13 @@ def _rewrite(query: Query, context: QueryContext) -> Rewritten:
 
 
 def described(program: Rewritten, context: QueryContext) -> str:
-    """A rewritten program in a few words."""
-    known = context.program.predicates
+    """A short description of a rewritten program."""
+    predicates = context.program.predicates
     adorned = (each for each in program.relations.values() if each.kind is AdornedKind.ADORNED)
-    shown = shown_patterns(((each.predicate, each.adornment) for each in adorned), context.program)
-    whole = [known[name].written for name in program.in_full if name in known]
-    full = f"; in full, for the sake of negation or aggregates: {', '.join(whole)}" if whole else ""
-    return f"derives {shown or 'the answers alone'} by {counted(len(program.rules), 'rule')}{full}"
+    patterns = shown_patterns(((each.predicate, each.adornment) for each in adorned), context.program)
+    in_full = [predicates[name].written for name in program.in_full if name in predicates]
+    suffix = f"; in full, for the sake of negation or aggregates: {', '.join(in_full)}" if in_full else ""
+    return f"derives {patterns or 'the answers alone'} by {counted(len(program.rules), 'rule')}{suffix}"
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from tidelog.errors import Diagnostic, ProgramError, counted, suggest
 from tidelog.errors.codes import NOT_DERIVED, NOT_OVER_REPRESENTATIVES, UNKNOWN_STRATEGY
@@ -11,7 +10,7 @@ from tidelog.logic.program import BOTTOM, Assignment, Atom, Constant, Query, Var
 from tidelog.logic.strata import dependency_graph
 from tidelog.query.magic import Magic, rewritten
 from tidelog.query.strategy import Answers, QueryContext, Strategy, as_streaming
-from tidelog.query.tabling import Tabling
+from tidelog.records import dataclass
 from tidelog.rewrite.magic_sets import Rewritten
 from tidelog.rewrite.renaming import AdornedKind
 
@@ -19,12 +18,12 @@ from tidelog.rewrite.renaming import AdornedKind
 
 
 class Lookup:
-    """Matches the query against the known facts; derives nothing."""
+    """Matches the query against existing facts, without deriving."""
 
     name = "lookup"
 
     def answer(self, query: Query, context: QueryContext) -> Answers:
-        """Return the rows of the query's head; raise ProgramError if something in it is not derived."""
+        """Return the rows of the query's head; raise ProgramError if a predicate in it is not derived."""
         missing = context.derived_in(query) if context.look_up is None else list(context.program.predicates)
         if missing and not context.is_materialised:
             written = context.program.predicates[missing[0]].written
@@ -43,7 +42,7 @@ class Lookup:
 
 
 class Full:
-    """Derives everything, once, and looks the answers up."""
+    """Derives everything once, and looks up the answers."""
 
     name = "full"
 
@@ -63,11 +62,11 @@ class Full:
 # Invariant: all strategies give the same answers; only their speed differs.
 
 FEW = 200  # facts: deriving everything from these takes less time than rewriting the program
-PLANNED = 50  # facts from which one can derive in the time that a pair of rewritten rules takes to be planned
+PLANNED = 50  # facts from which everything is derived in the time of planning a pair of rewritten rules
 MANY_RULES, MANY_TIMES = 50, 4  # rules that rewriting makes, in all and of each original one
-TABLED = 600  # facts from which one can derive in the time that tables take for one of these rules
-FEW_OF = 10  # one rule more costs next to nothing where there are this many
-MANY_FACTS = 50_000  # from which a ground query is faster by tables than everything is derived
+TABLED = 600  # facts from which everything is derived in the time of tables for one of these rules
+FEW_OF = 10  # one rule in this many costs almost nothing
+MANY_FACTS = 50_000  # with more facts, a ground query by tables is faster than deriving everything
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ class QueryStrategyChoice:
 def choose(query: Query, context: QueryContext) -> QueryStrategyChoice:
     """The strategy that is expected to be fastest.
 
-    Everything is derived only where the query needs every rule: what it does not ask for may not end.
+    Everything is derived only if the query needs every rule: evaluation of the others may not terminate.
     """
     if context.is_materialised:
         return QueryStrategyChoice("lookup", "everything is derived already")
@@ -107,9 +106,9 @@ def choose(query: Query, context: QueryContext) -> QueryStrategyChoice:
 
 
 def _by_rewriting(query: Query, needed: Sequence[int], context: QueryContext) -> QueryStrategyChoice:
-    """Magic sets, unless they make too many rules, or have nothing to bind."""
-    made = rewritten(query, context)
-    bound, rules = _bound(made), len(made.rules)
+    """Choose magic sets unless they produce too many rules or bind no argument."""
+    rewritten_program = rewritten(query, context)
+    bound, rules = _bound(rewritten_program), len(rewritten_program.rules)
     is_all = len(needed) == len(context.program.rules)
     facts = _facts(needed, context)
     if not bound and is_all:
@@ -130,7 +129,7 @@ def _by_rewriting(query: Query, needed: Sequence[int], context: QueryContext) ->
 
 
 def _are_rest_harmless(needed: Collection[int], context: QueryContext) -> bool:
-    """Whether the rules that are not needed are few, and compute nothing, so that running them ends."""
+    """Whether the rules that are not needed are few and compute no values, so that they terminate."""
     rest = [rule for number, rule in enumerate(context.program.rules) if number not in needed]
     computing = (isinstance(literal, Assignment) for rule in rest for literal in (*rule.body, *rule.after))
     return FEW_OF * len(rest) <= len(context.program.rules) and not any(computing)
@@ -143,7 +142,7 @@ def _are_bound(query: Query) -> Iterator[bool]:
 
 
 def _is_free(query: Query) -> bool:
-    """Whether a query asks for all facts of one predicate."""
+    """Whether a query requests all facts of one predicate."""
     match query.rule.body:
         case (Atom(_, terms),):
             return len(set(terms)) == len(terms) and all(isinstance(term, Variable) for term in terms)
@@ -173,11 +172,11 @@ def _facts(needed: Collection[int], context: QueryContext) -> int:
     return sum(context.engine.storage.size(name) for name in read)
 
 
-def _bound(made: Rewritten) -> list[str]:
-    """The predicates that the query asks for with an argument bound."""
+def _bound(program: Rewritten) -> list[str]:
+    """The predicates that are requested with a bound argument."""
     predicates = {
         each.predicate: None
-        for each in made.relations.values()
+        for each in program.relations.values()
         if each.kind is AdornedKind.ADORNED and "b" in each.adornment
     }
     return list(predicates)
@@ -185,12 +184,19 @@ def _bound(made: Rewritten) -> list[str]:
 
 # ---- strategies by name
 
+
+def _tabling() -> Strategy:
+    from tidelog.query.tabling import Tabling  # few queries need tables
+
+    return Tabling()
+
+
 AUTO = "auto"
-STREAMED = Tabling.name  # gives its first answers early
+STREAMED = "tabling"  # gives its first answers early
 STRATEGIES: Mapping[str, Callable[[], Strategy]] = {
     "lookup": Lookup,
     "magic": Magic,
-    "tabling": Tabling,
+    STREAMED: _tabling,
     "full": Full,
 }
 WHOLE = (Lookup.name, Full.name)  # those that look answers up in relations that are whole
@@ -199,7 +205,7 @@ BY_AXIOMS = 'use `--equality axiomatise` (`equality="axiomatise"`), or derive ev
 
 
 def chosen(name: str, query: Query, context: QueryContext) -> QueryStrategyChoice:
-    """Return the strategy of this name, or the one that `auto` takes; raise ProgramError if there is none."""
+    """Return the strategy of this name, or the choice of `auto`; raise ProgramError if there is none."""
     check_name(name)
     if name == AUTO:
         return choose(query, context)
@@ -210,20 +216,20 @@ def chosen(name: str, query: Query, context: QueryContext) -> QueryStrategyChoic
 
 
 def not_over_representatives(what: str, help: str = BY_AXIOMS) -> ProgramError:
-    """The error of what does not work where facts are kept over representatives of equal constants."""
+    """The error for features that do not work over representatives of equal constants."""
     message = f"{what} cannot be combined with equality by rewriting"
     return ProgramError(Diagnostic(NOT_OVER_REPRESENTATIVES, message, help=help))
 
 
-def settle(used: Iterable[Strategy]) -> None:
+def settle(strategies: Iterable[Strategy]) -> None:
     """Compute the remaining answers of all open streams before facts or rules change."""
-    for strategy in filter(None, map(as_streaming, used)):
+    for strategy in filter(None, map(as_streaming, strategies)):
         strategy.settle()
 
 
-def are_following(used: Iterable[Strategy]) -> bool:
-    """Whether a strategy keeps tables that must see which facts are inserted and deleted."""
-    return any(strategy.is_following for strategy in filter(None, map(as_streaming, used)))
+def are_following(strategies: Iterable[Strategy]) -> bool:
+    """Whether a strategy has tables that must follow insertions and deletions."""
+    return any(strategy.is_following for strategy in filter(None, map(as_streaming, strategies)))
 
 
 def check_name(name: str) -> None:

@@ -19,13 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from tidelog.data.rows import Ids, Rows, concatenate, rows_of
 from tidelog.engine.events import Listener
-from tidelog.errors import Diagnostic, Inconsistent
 from tidelog.logic.program import BOTTOM, Program, Query
+from tidelog.records import dataclass
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
@@ -139,11 +139,3 @@ def shown_patterns(patterns: Iterable[tuple[str, str]], program: Program) -> str
     known = program.predicates
     shown = [f"{known[name].written} {adornment or '()'}" for name, adornment in patterns if name in known]
     return ", ".join(shown[:MOST_PATTERNS]) + (", …" if len(shown) > MOST_PATTERNS else "")
-
-
-def inconsistency(program: Program) -> Inconsistent:
-    """The error of a program in which `bottom()` holds, at the first rule that can derive it."""
-    rule = next((rule for rule in program.rules if rule.head.predicate == BOTTOM), None)
-    if rule is None:
-        return Inconsistent(Diagnostic("E601", "inconsistent: bottom() is an explicit fact"))
-    return Inconsistent(Diagnostic("E601", "inconsistent: bottom() derived", rule.span))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import combinations, groupby
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,7 @@ from tidelog.query.table_rules import (
     run_once,
     run_together,
 )
+from tidelog.records import dataclass
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
@@ -59,7 +60,7 @@ class SubgoalTable:
 
     pattern: CallPattern
     variant: Variant | None = None  # written when there is a call
-    accept: DrivenRule | None = None  # unless patterns that subsume it have come into use since
+    accept: DrivenRule | None = None  # None after patterns that subsume it have come into use
     demands: list[Rule] = field(default_factory=list)
     steps: list[Rule] = field(default_factory=list)
     # Demands and steps, driven by new rows of the component:
@@ -68,7 +69,7 @@ class SubgoalTable:
     following: dict[tuple[Rule, int], DrivenRule] = field(default_factory=dict)
 
 
-OWNED = (JOINED, CONTEXT, COLLECTED)  # what names of relations of one component begin with
+OWNED = (JOINED, CONTEXT, COLLECTED)  # prefixes of the relations of one component
 FEW_DENSE_BYTES = 1 << 20
 
 
@@ -86,16 +87,16 @@ class TabledComponent:
         self.engine = engine
         self.tables: dict[CallPattern, SubgoalTable] = {}
         self.last_used = 0
-        self.secured = 0  # how many drops of tables there had been when all that it requests last had tables
+        self.secured = 0  # the number of dropped tables when all requested patterns last had tables
         self.is_detached = False  # tables that it has read were dropped
         self._write = write
         self._answers = frozenset(map(answers_of, (*predicates, *together_with)))
-        self._mine = frozenset(map(answers_of, predicates))
+        self._own_answers = frozenset(map(answers_of, predicates))
         self._bytes: int | None = None  # None, if rows were added since it was computed
         self._relations: dict[
             str, None
         ] = {}  # all that it owns, except those of requested and called subgoals
-        self._asking: dict[str, SubgoalTable] = {}  # tables by the relations of requested subgoals
+        self._tables_by_request: dict[str, SubgoalTable] = {}  # tables by the relations of requested subgoals
         self._group: TableGroup | None = None  # of all its relations
         self._dispatch: list[Dispatch | None] = [None, None]  # of demands and of steps
 
@@ -107,7 +108,7 @@ class TabledComponent:
 
     def owns(self, relation: str) -> bool:
         """Whether a relation holds its answers, or joins on the way to them."""
-        return relation in self._mine or relation.startswith(OWNED)
+        return relation in self._own_answers or relation.startswith(OWNED)
 
     @property
     def relations(self) -> list[str]:
@@ -126,7 +127,7 @@ class TabledComponent:
         """Return the table of a pattern, created now if there is none."""
         table = self.tables.get(pattern)
         if table is None:
-            table = self.tables[pattern] = self._asking[pattern.asked] = SubgoalTable(pattern)
+            table = self.tables[pattern] = self._tables_by_request[pattern.asked] = SubgoalTable(pattern)
             arity = len(pattern.binding.bound)
             self.engine.storage.define(pattern.asked, arity, FEW_DENSE_BYTES)
             self.engine.storage.define(pattern.called, arity, FEW_DENSE_BYTES)
@@ -136,7 +137,8 @@ class TabledComponent:
 
     def _define(self, relation: str, arity: int) -> None:
         if relation not in self._relations:
-            self.engine.storage.define(relation, arity, None if relation in self._mine else FEW_DENSE_BYTES)
+            dense_bytes = None if relation in self._own_answers else FEW_DENSE_BYTES
+            self.engine.storage.define(relation, arity, dense_bytes)
             self._relations[relation] = None
             self._group = None
 
@@ -144,7 +146,7 @@ class TabledComponent:
         """Drop all tables."""
         for relation in self.relations:
             self.engine.storage.drop(relation)
-        self.tables, self._asking, self._relations, self._bytes = {}, {}, {}, None
+        self.tables, self._tables_by_request, self._relations, self._bytes = {}, {}, {}, None
         self._group, self._dispatch = None, [None, None]
         self.is_detached = False
 
@@ -159,14 +161,15 @@ class TabledComponent:
         """Begin a round: call requested subgoals, general ones first; return the relations with new rows."""
         if self._group is None:
             self._group = self.engine.rounds.group(self.relations)
-        fresh = self.engine.rounds.advance_group(self._group)
-        if not fresh:
+        grown = self.engine.rounds.advance_group(self._group)
+        if not grown:
             return []
         self._bytes = None
-        requested = sorted((self._asking[name] for name in fresh if name in self._asking), key=_bound)
-        relations = dict.fromkeys(name for name in fresh if name not in self._asking)
-        for _, tables in groupby(requested, _bound):
-            relations |= dict.fromkeys(self._accept(list(tables)))
+        tables = self._tables_by_request
+        requested = sorted((tables[name] for name in grown if name in tables), key=_bound)
+        relations = dict.fromkeys(name for name in grown if name not in tables)
+        for _, group in groupby(requested, _bound):
+            relations |= dict.fromkeys(self._accept(list(group)))
         return list(relations)
 
     def _accept(self, tables: Sequence[SubgoalTable]) -> list[str]:
@@ -175,12 +178,12 @@ class TabledComponent:
         None of the patterns is more general than another.
         """
         accepted = run_together(map(self._accepting, tables), self.engine, _proceed)
-        called = [drive.rule.head.predicate for drive, new in accepted if new]
+        accepted_calls = [drive.rule.head.predicate for drive, new in accepted if new]
         for table in tables:
-            if table.pattern.called in called:
+            if table.pattern.called in accepted_calls:
                 self._use(table)
                 self.engine.rounds.extend_new(table.pattern.called)
-        return called
+        return accepted_calls
 
     def _accepting(self, table: SubgoalTable) -> DrivenRule:
         """Return the rule that turns requests into calls."""
@@ -189,13 +192,13 @@ class TabledComponent:
             table.accept = DrivenRule(rule, 0, (table.pattern.asked,), self.engine)
         return table.accept
 
-    def demands(self, fresh: Collection[str]) -> Iterator[DrivenRule]:
-        """The rules that may ask for something because of new rows of these relations."""
-        return self._dispatched(0).due(fresh)
+    def demands(self, grown: Collection[str]) -> Iterator[DrivenRule]:
+        """The rules that may request subgoals because of new rows of these relations."""
+        return self._dispatched(0).due(grown)
 
-    def steps(self, fresh: Collection[str]) -> Iterator[DrivenRule]:
+    def steps(self, grown: Collection[str]) -> Iterator[DrivenRule]:
         """The rules that may find answers in new rows of these relations."""
-        return self._dispatched(1).due(fresh)
+        return self._dispatched(1).due(grown)
 
     def _dispatched(self, kind: int) -> Dispatch:
         dispatch = self._dispatch[kind]
@@ -207,7 +210,7 @@ class TabledComponent:
         return dispatch
 
     def _use(self, table: SubgoalTable) -> None:
-        """Write the rules of a table that has calls; tables that it subsumes then skip what it answers."""
+        """Write the rules of a table with calls; tables that it subsumes skip the calls that it answers."""
         if table.variant is None:
             table.variant = self._write(table.pattern)
             self._prepare(table)
@@ -295,27 +298,27 @@ class TabledComponent:
         return driven
 
     def call_again(self, retracted: Mapping[str, str]) -> dict[str, str]:
-        """Call ground subgoals again that were true and whose answers were deleted.
+        """Call ground subgoals again whose answers were deleted.
 
         `retracted` are the relations of the deleted answers. Subgoals that had not been called are called
-        now. For the others, returns the relations of what to call again, by the relation of all calls.
+        now. For the others, return the relations of repeated calls, by the relation of all calls.
         """
         engine = self.engine
-        again: dict[str, str] = {}
+        repeated: dict[str, str] = {}
         for table in list(self.tables.values()):
             lost = retracted.get(answers_of(table.pattern.predicate))
             if lost is None or not table.pattern.is_ground:
                 continue
             rule = accepting(table.pattern, self._general(table.pattern))
-            called, given = rule.head, Atom(lost, rule.head.terms)
-            name = again[called.predicate] = f"{INSERTED}{called.predicate}"
+            called, deleted_answer = rule.head, Atom(lost, rule.head.terms)
+            name = repeated[called.predicate] = f"{INSERTED}{called.predicate}"
             engine.storage.define(name, len(called.terms), FEW_DENSE_BYTES)
             engine.storage.clear(name)
-            run_once(Rule(Atom(name, called.terms), (given, called)), engine)
+            run_once(Rule(Atom(name, called.terms), (deleted_answer, called)), engine)
             engine.rounds.advance([name])
-            if run_once(replace(rule, body=(given, *rule.body)), engine):
+            if run_once(replace(rule, body=(deleted_answer, *rule.body)), engine):
                 self._use(table)
-        return again
+        return repeated
 
     def forget_plans(self) -> None:
         """Discard all plans: relations that they read have tombstones now, or no longer."""
@@ -349,7 +352,7 @@ def _grouping_plan(grouping: Grouping) -> RulePlan:
 
 
 def _proceed() -> None:
-    """The check that never stops anything."""
+    """A check that never interrupts."""
 
 
 # ---- deleted facts
@@ -367,7 +370,7 @@ MOST_CHANGED = 3  # atoms of a rule whose relations have deleted facts: more hav
 
 
 class Retraction:
-    """What is deleted from a component's tables because facts were deleted that it reads.
+    """Deletes rows from a component's tables after deletions of facts that it reads.
 
     `deleted` names, for each relation, the one that holds its deleted facts.
     """
@@ -400,8 +403,8 @@ class Retraction:
         driven = (step for rule in rules for step in self._driven(rule) if step.relation in names)
         steps = Dispatch(driven, self.engine)
         group = self.engine.rounds.group(names)
-        while fresh := self.engine.rounds.advance_group(group):
-            for step in steps.due(fresh):
+        while grown := self.engine.rounds.advance_group(group):
+            for step in steps.due(grown):
                 step.run(self.check)
         self.retracted = {
             name.removeprefix(RETRACTED): name for name in names if self.engine.storage.size(name)

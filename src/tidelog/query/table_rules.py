@@ -1,9 +1,9 @@
-"""The rules of tables: what a subgoal asks for and what answers it, and how they run on new rows."""
+"""The rules of tables, which request subgoals and derive answers, and how they run on new rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from tidelog.plan.algebra import ANSWERED, ASKED, CALLED, COLLECTED, CONTEXT, JO
 from tidelog.plan.compile import collected_variables, delta_pivots, delta_plan, full_plan
 from tidelog.plan.join_order import Statistics
 from tidelog.plan.plan_cache import Freshness, PlannedSizes
+from tidelog.records import dataclass
 from tidelog.rewrite.auxiliary_relations import SEPARATOR, Cost, Passing, split_rules, unknown_sizes
 from tidelog.rewrite.factoring import Binding, Guarded, factor, linearise, relaxed
 from tidelog.rewrite.magic_sets import EXPLICIT_SUFFIX, substituted
@@ -23,7 +24,7 @@ from tidelog.rewrite.magic_sets import EXPLICIT_SUFFIX, substituted
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
 
-# ---- what a subgoal asks for, and what answers it
+# ---- requests of subgoals, and rules that answer them
 #
 # Kasesalu: Revisiting Query Magic, Tartu 2025, sections 2.6.4 and 3.1.2. Tekle, Liu: More Efficient Datalog
 # Queries: Subsumptive Tabling Beats Magic Sets, SIGMOD 2011.
@@ -37,10 +38,10 @@ if TYPE_CHECKING:
 # which answers it, and `~answer` of a subgoal without variables, which is known to be true. No answer is
 # lost: the facts that the rule would find are known, or are found by other rules.
 #
-# Invariant: `demands` ask lower components for all that the `steps` read of them, from the same preceding
+# Invariant: `demands` request from lower components all facts that `steps` read, from the same preceding
 # literals: once these are complete, steps read their answers as if they were explicit facts.
 
-FEWEST_JOINED = 2  # atoms whose join has a relation of its own, rather than being computed twice
+FEWEST_JOINED = 2  # atoms whose join is stored in a relation rather than computed twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class CallPattern:
 
     @property
     def called(self) -> str:
-        """The relation of those among them that are evaluated."""
+        """The relation of the requested arguments that are evaluated."""
         return f"{CALLED}{_plain(self.predicate)} {self.adornment}"
 
     @property
@@ -72,7 +73,7 @@ class CallPattern:
 
     @property
     def is_ground(self) -> bool:
-        """Whether nothing is free, so that a subgoal is true or false."""
+        """Whether no argument is free, so that a subgoal is true or false."""
         return "f" not in self.adornment
 
     def subsumes(self, other: CallPattern) -> bool:
@@ -86,7 +87,7 @@ class CallPattern:
         if self.predicate != other.predicate or self == other:
             return False
         marks = zip(self.adornment, other.adornment, strict=True)
-        return all(mine == "f" or mark == "b" for mine, mark in marks)
+        return all(own_mark == "f" or other_mark == "b" for own_mark, other_mark in marks)
 
     def among(self, other: CallPattern, terms: Sequence[Term]) -> tuple[Term, ...]:
         """The bound terms of a more specific pattern that this one binds too."""
@@ -100,7 +101,7 @@ def answers_of(predicate: str) -> str:
 
 
 def _plain(predicate: str) -> str:
-    return predicate.replace(SEPARATOR, " ~")  # else maintenance would take it for a name of its own
+    return predicate.replace(SEPARATOR, " ~")  # so that maintenance does not take it for an auxiliary name
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +136,17 @@ class Definitions:
         """The definitions of rules; `explicit` are the derived predicates that have explicit facts too."""
         rules = tuple(rules)
         arities = {rule.head.predicate: len(rule.head.terms) for rule in rules}
-        given = (_explicit_rule(name, arities[name]) for name in sorted(arities.keys() & explicit))
-        whole = linearise(split_rules(map(substituted, (*rules, *given))))
+        explicit_rules = (_explicit_rule(name, arities[name]) for name in sorted(arities.keys() & explicit))
+        all_rules = linearise(split_rules(map(substituted, (*rules, *explicit_rules))))
         rules_of: dict[str, tuple[Rule, ...]] = {}
-        for rule in whole:
+        for rule in all_rules:
             rules_of[rule.head.predicate] = (*rules_of.get(rule.head.predicate, ()), rule)
-        in_order = tuple(components(dependency_graph(whole)))
+        in_order = tuple(components(dependency_graph(all_rules)))
         return Definitions(
             rules_of,
             in_order,
             {name: number for number, names in enumerate(in_order) for name in names},
-            {name: _bindable(some) for name, some in rules_of.items()},
+            {name: _bindable(rules_of_name) for name, rules_of_name in rules_of.items()},
         )
 
     def read_by(self, component: int) -> set[str]:
@@ -163,8 +164,10 @@ class Definitions:
         )
         adornment = "".join(marks)
         if self.is_alone(predicate):
-            known = [ages[term] if isinstance(term, Variable) and term in ages else 0 for term in atom.terms]
-            return relaxed(predicate, self.rules_of[predicate], adornment, known)
+            term_ages = [
+                ages[term] if isinstance(term, Variable) and term in ages else 0 for term in atom.terms
+            ]
+            return relaxed(predicate, self.rules_of[predicate], adornment, term_ages)
         return adornment
 
     def is_alone(self, predicate: str) -> bool:
@@ -181,14 +184,14 @@ def variant(
 ) -> Variant:
     """Return the rules that answer the calls of a pattern.
 
-    By default those of the predicate in the definitions, together with the others of its component; else
-    these `rules`, which are evaluated together with the predicates `own`.
+    By default the rules are those of the predicate in the definitions, evaluated together with its component;
+    otherwise `rules`, evaluated together with the predicates `own`.
     """
     if own is None:
         own = definitions.components[definitions.component_of[pattern.predicate]]
     writer = _Writer(pattern, definitions, cost, own)
-    for number, made in enumerate(_guarded(pattern, definitions, rules)):
-        writer.write(made, number)
+    for number, rule in enumerate(_guarded(pattern, definitions, rules)):
+        writer.write(rule, number)
     return Variant(tuple(writer.demands), tuple(writer.steps), tuple(writer.asked), tuple(writer.groupings))
 
 
@@ -229,14 +232,14 @@ class _Writer:
     asked: dict[CallPattern, None] = field(default_factory=dict)
     groupings: list[Grouping] = field(default_factory=list)
 
-    def write(self, made: Guarded, number: int) -> None:
-        """Add what a rule asks for, and what it answers."""
-        begin = self._beginning(made)
-        given = {variable for literal in begin for variable in literal_variables(literal)}
+    def write(self, guarded: Guarded, number: int) -> None:
+        """Add the demands and the answers of a rule."""
+        initial = self._beginning(guarded)
+        bound = {variable for literal in initial for variable in literal_variables(literal)}
         passing = Passing(self.definitions.rules_of.keys(), self.own, self._cost)
-        ordered = passing.order(made.body, given)
-        ages = dict.fromkeys(given, 1)
-        done, joined = begin, 0
+        ordered = passing.order(guarded.body, bound)
+        ages = dict.fromkeys(bound, 1)
+        matched, joined = initial, 0
         for position, literal in enumerate(ordered):
             atom = literal.atom if isinstance(literal, Negation) else literal
             if isinstance(atom, Atom) and atom.predicate in self.definitions.rules_of:
@@ -244,20 +247,20 @@ class _Writer:
                 if joined >= (FEWEST_JOINED if is_own else 1):
                     pattern = f"{_plain(self.pattern.predicate)} {self.pattern.adornment}"
                     name = f"{JOINED}{pattern} {number} {position}"
-                    done, joined = [self._cut(name, done, ordered[position:], made)], 0
-                self._ask(atom, ages, done, is_own)
+                    matched, joined = [self._cut(name, matched, ordered[position:], guarded)], 0
+                self._ask(atom, ages, matched, is_own)
                 atom = Atom(answers_of(atom.predicate), atom.terms)
-                done = [*done, Negation(atom) if isinstance(literal, Negation) else atom]
+                matched = [*matched, Negation(atom) if isinstance(literal, Negation) else atom]
             else:
-                done = [*done, _explicit(literal)]
+                matched = [*matched, _explicit(literal)]
             joined += isinstance(literal, Atom)
             if not isinstance(literal, Negation):
                 ages.update({each: position + 2 for each in literal_variables(literal) if each not in ages})
-        self._answer(made, done, number)
+        self._answer(guarded, matched, number)
 
-    def _beginning(self, made: Guarded) -> list[Literal]:
-        """The guard, and what skips calls without variables that are known to be true."""
-        guard, pattern = made.guard, self.pattern
+    def _beginning(self, guarded: Guarded) -> list[Literal]:
+        """The guard, and literals that skip ground calls that are already true."""
+        guard, pattern = guarded.guard, self.pattern
         assert guard is not None
         bound = _called_terms(pattern, guard)
         begin: list[Literal] = [guard]
@@ -268,42 +271,48 @@ class _Writer:
         return begin
 
     def _cost(self, atom: Atom, bound: Collection[Variable]) -> float:
-        read = _explicit(atom)
-        assert isinstance(read, Atom)
-        return self.cost(read, bound)
+        explicit_atom = _explicit(atom)
+        assert isinstance(explicit_atom, Atom)
+        return self.cost(explicit_atom, bound)
 
-    def _cut(self, name: str, done: Sequence[Literal], following: Sequence[Literal], made: Guarded) -> Atom:
-        """Store the join so far in a relation of its own, with the variables that are needed later."""
-        rule = made.rule
-        needed = {variable for literal in (made.head, *following) for variable in literal_variables(literal)}
+    def _cut(
+        self, name: str, matched: Sequence[Literal], following: Sequence[Literal], guarded: Guarded
+    ) -> Atom:
+        """Store the join so far in a relation, with the variables that are needed later."""
+        rule = guarded.rule
+        needed = {
+            variable for literal in (guarded.head, *following) for variable in literal_variables(literal)
+        }
         if rule.aggregations:
             needed |= set(collected_variables(rule))
-        known = dict.fromkeys(
+        bound = dict.fromkeys(
             variable
-            for literal in done
+            for literal in matched
             if not isinstance(literal, Negation)
             for variable in literal_variables(literal)
         )
-        joined = Atom(name, tuple(variable for variable in known if variable in needed))
-        self.steps[Rule(joined, tuple(done))] = None
+        joined = Atom(name, tuple(variable for variable in bound if variable in needed))
+        self.steps[Rule(joined, tuple(matched))] = None
         return joined
 
-    def _ask(self, atom: Atom, ages: Mapping[Variable, int], done: Sequence[Literal], is_own: bool) -> None:
+    def _ask(
+        self, atom: Atom, ages: Mapping[Variable, int], matched: Sequence[Literal], is_own: bool
+    ) -> None:
         pattern = CallPattern(atom.predicate, self.definitions.adornment(atom, ages))
         self.asked[pattern] = None
         terms = pattern.binding.bound_terms(atom)
-        if Atom(pattern.called, terms) not in done:
+        if Atom(pattern.called, terms) not in matched:
             rules = self.steps if is_own else self.demands
-            rules[Rule(Atom(pattern.asked, terms), tuple(done))] = None
+            rules[Rule(Atom(pattern.asked, terms), tuple(matched))] = None
 
-    def _answer(self, made: Guarded, done: Sequence[Literal], number: int) -> None:
-        rule = made.rule
+    def _answer(self, guarded: Guarded, matched: Sequence[Literal], number: int) -> None:
+        rule = guarded.rule
         if not rule.aggregations:
-            self.steps[replace(rule, head=made.head, body=tuple(done))] = None
+            self.steps[replace(rule, head=guarded.head, body=tuple(matched))] = None
             return
         collected = f"{COLLECTED}{_plain(self.pattern.predicate)} {self.pattern.adornment} {number}"
-        self.steps[Rule(Atom(collected, collected_variables(rule)), tuple(done))] = None
-        self.groupings.append(Grouping(collected, replace(rule, head=made.head)))
+        self.steps[Rule(Atom(collected, collected_variables(rule)), tuple(matched))] = None
+        self.groupings.append(Grouping(collected, replace(rule, head=guarded.head)))
 
 
 def resting(rule: Rule, pattern: CallPattern, general: Sequence[CallPattern]) -> Rule:
@@ -311,7 +320,7 @@ def resting(rule: Rule, pattern: CallPattern, general: Sequence[CallPattern]) ->
     guard = rule.body[0]
     assert isinstance(guard, Atom)
     if not general or guard.predicate not in (pattern.called, pattern.context, answers_of(pattern.predicate)):
-        return rule  # it continues from a join, whose rows were found for calls that were not skipped
+        return rule  # it continues from a join, whose rows come from calls that were not skipped
     terms = _called_terms(pattern, guard)
     answered = (Negation(Atom(each.called, each.among(pattern, terms))) for each in general)
     return replace(rule, body=(guard, *answered, *rule.body[1:]))
@@ -327,7 +336,7 @@ def _called_terms(pattern: CallPattern, guard: Atom) -> tuple[Term, ...]:
 
 
 def accepting(pattern: CallPattern, general: Sequence[CallPattern]) -> Rule:
-    """Return the rule that calls requested subgoals, except those answered by more general calls or true."""
+    """Return the rule that calls requested subgoals that are neither true nor answered by general calls."""
     positions = pattern.binding.bound
     terms = tuple(Variable(f"x{position}") for position in positions)
     body: list[Literal] = [Atom(pattern.asked, terms)]
@@ -390,25 +399,25 @@ EXPECTED_SIZE, EXPECTED_DISTINCT, EXPECTED_MATCHING = 1000, 100.0, 10  # of rela
 
 
 class GrowingStatistics:
-    """Statistics where some relations are still growing: these are expected to have at least some rows."""
+    """Statistics in which growing relations are expected to have a minimum number of rows."""
 
-    def __init__(self, known: Statistics, growing: Collection[str]) -> None:
-        self._known = known
+    def __init__(self, statistics: Statistics, growing: Collection[str]) -> None:
+        self._statistics = statistics
         self._growing = growing
 
     def size(self, relation: str) -> int:
         """How many facts a relation has, or is expected to have."""
-        size = self._known.size(relation)
+        size = self._statistics.size(relation)
         return max(size, EXPECTED_SIZE) if relation in self._growing else size
 
     def distinct(self, relation: str, column: int) -> float:
         """How many distinct values a column has, or is expected to have."""
-        distinct = self._known.distinct(relation, column)
+        distinct = self._statistics.distinct(relation, column)
         return max(distinct, EXPECTED_DISTINCT) if relation in self._growing else distinct
 
     def matching(self, relation: str, column: int, value: Value) -> int:
         """How many facts have this value in a column, or are expected to have it."""
-        matching = self._known.matching(relation, column, value)
+        matching = self._statistics.matching(relation, column, value)
         return max(matching, EXPECTED_MATCHING) if relation in self._growing else matching
 
 
@@ -425,7 +434,7 @@ class DrivenRule:
         self._engine = engine
         self._read = tuple(dict.fromkeys(atom.predicate for atom in rule.positive))
         self.growing = frozenset(self._read).intersection(own)
-        self._ready: Runnable | None = None
+        self._runnable: Runnable | None = None
         self._generation = -1
         self.matches = 0  # instances of the rule that were found by `run`
         constants = ((column, term) for column, term in enumerate(atom.terms) if isinstance(term, Constant))
@@ -445,43 +454,43 @@ class DrivenRule:
     def is_idle(self) -> bool:
         """Whether no new row has the constants of the driving atom."""
         columns, count = self._engine.rounds.new_rows(self.relation)
-        passed = np.ones(count, bool)
+        matching = np.ones(count, bool)
         for column, identity in self._constants.items():
-            passed &= columns[column] == identity
-        return not passed.any()
+            matching &= columns[column] == identity
+        return not matching.any()
 
     def run(self, check: Callable[[], None]) -> int:
         """Derive facts from new rows; return how many are new."""
         if self._generation != self._engine.plans.catalog_version:
             self.forget_plan()
-        ready = self.ready()
-        if ready is None:
+        runnable = self.ready()
+        if runnable is None:
             return 0
-        outcome = ready()
+        outcome = runnable()
         self.matches += outcome.matches
         check()
         return outcome.new
 
     def ready(self) -> Runnable | None:
-        """The prepared plan; None while it cannot match anything."""
-        if self._ready is None:
-            self._ready = self._prepared()
-        return self._ready
+        """The prepared plan; None while it cannot match."""
+        if self._runnable is None:
+            self._runnable = self._prepared()
+        return self._runnable
 
     def _prepared(self) -> Runnable | None:
-        """A plan ready to run; None while a relation that it reads is empty: indexes would be wasted."""
+        """Prepare a plan; return None while a relation that it reads is empty, to avoid needless indexes."""
         engine, rule = self._engine, self.rule
         if not all(map(engine.storage.size, self._read)):
             return None
         plan = delta_plan(rule, 0, self._own, self._place, GrowingStatistics(engine.storage, self._own))
         self._generation = engine.plans.catalog_version
-        ready = engine.plans.prepare(plan)
+        runnable = engine.plans.prepare(plan)
         engine.plans.pin((*self._read, *(atom.predicate for atom in rule.negated), rule.head.predicate))
-        return ready
+        return runnable
 
     def forget_plan(self) -> None:
-        """Discard the plan, which may be wrong or slow since relations have changed."""
-        self._ready = None
+        """Discard the plan, which may be invalid or slow after relations have changed."""
+        self._runnable = None
 
 
 def drives(rule: Rule, own: Collection[str], engine: ColumnarEngine) -> list[DrivenRule]:
@@ -506,9 +515,9 @@ class PreparedRule:
         """How many instances of the rule were found so far."""
         return sum(drive.matches for drive in self._drives)
 
-    def run(self, fresh: Collection[str], check: Callable[[], None]) -> int:
-        """Derive facts from new rows of the fresh relations; return how many are new."""
-        due = (drive for drive in self._drives if drive.relation in fresh and not drive.is_idle)
+    def run(self, grown: Collection[str], check: Callable[[], None]) -> int:
+        """Derive facts from new rows of the grown relations; return how many are new."""
+        due = (drive for drive in self._drives if drive.relation in grown and not drive.is_idle)
         return sum(drive.run(check) for drive in due)
 
     def refresh_plans(self) -> None:
@@ -538,10 +547,10 @@ class Dispatch:
         self._generation = engine.plans.catalog_version
         self._sizes = PlannedSizes(FRESHNESS)
 
-    def due(self, fresh: Iterable[str]) -> Iterator[DrivenRule]:
+    def due(self, grown: Iterable[str]) -> Iterator[DrivenRule]:
         """The rules that new rows of these relations can drive."""
         self._refresh_plans()
-        for relation in fresh:
+        for relation in grown:
             by_columns = self._by_key.get(relation)
             if by_columns:
                 columns, count = self._engine.rounds.new_rows(relation)
@@ -550,8 +559,8 @@ class Dispatch:
                         for key in _keys(columns, positions):
                             yield from by_key.get(key, ())
                     else:
-                        for some in by_key.values():
-                            yield from some
+                        for rules in by_key.values():
+                            yield from rules
 
     def _refresh_plans(self) -> None:
         """Discard plans that read relations that were dropped or have grown much."""
@@ -579,12 +588,12 @@ def run_together(
     rules: Iterable[DrivenRule], engine: ColumnarEngine, check: Callable[[], None]
 ) -> list[tuple[DrivenRule, int]]:
     """Run rules in turn; return those that could match, each with the number of new facts."""
-    prepared = [(drive, ready) for drive in rules if (ready := drive.ready()) is not None]
+    prepared = [(drive, runnable) for drive in rules if (runnable := drive.ready()) is not None]
     if not prepared:
         return []
-    news = engine.plans.run_together([ready for _, ready in prepared])
+    new_counts = engine.plans.run_together([runnable for _, runnable in prepared])
     check()
-    return [(drive, new) for (drive, _), new in zip(prepared, news, strict=True)]
+    return [(drive, new) for (drive, _), new in zip(prepared, new_counts, strict=True)]
 
 
 def run_once(rule: Rule, engine: ColumnarEngine) -> int:

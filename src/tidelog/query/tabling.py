@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tidelog.engine.events import Listener, TablesGrew
-from tidelog.errors import counted
+from tidelog.errors import Inconsistent, counted
 from tidelog.logic.program import BOTTOM, Atom, Constant, Literal, Negation, Query, Rule, Term, Variable
 from tidelog.logic.values import Value
 from tidelog.plan.algebra import DELETED, INSERTED
+from tidelog.plan.inconsistency import describe_bottom
 from tidelog.plan.join_order import expected_growth
 from tidelog.query.strategy import (
     TABLE_MEMORY,
     Answers,
     QueryContext,
-    inconsistency,
     shown_patterns,
     together,
 )
@@ -35,6 +35,7 @@ from tidelog.query.table_rules import (
     run_together,
     variant,
 )
+from tidelog.records import dataclass
 from tidelog.rewrite.magic_sets import substituted
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class ParameterisedQuery:
         (Variable(name='given 0'), Variable(name='x'))
         """
         query = substituted(query)
-        given: dict[Value, Variable] = {}
+        variable_of: dict[Value, Variable] = {}
 
         def bound(literal: Literal) -> Literal:
             match literal:
@@ -76,12 +77,12 @@ class ParameterisedQuery:
 
         def variable(term: Term) -> Term:
             if isinstance(term, Constant):
-                return given.setdefault(term.value, Variable(f"{BOUND}{len(given)}"))
+                return variable_of.setdefault(term.value, Variable(f"{BOUND}{len(variable_of)}"))
             return term
 
         body = tuple(map(bound, query.body))
-        head = Atom(query.head.predicate, (*given.values(), *query.head.terms))
-        return ParameterisedQuery(replace(query, head=head, body=body), tuple(given))
+        head = Atom(query.head.predicate, (*variable_of.values(), *query.head.terms))
+        return ParameterisedQuery(replace(query, head=head, body=body), tuple(variable_of))
 
 
 class AnswerStream:
@@ -113,7 +114,7 @@ class AnswerStream:
 #
 # A query is a rule whose constants are bound arguments: it requests facts, as any rule does, and its answers
 # are read from its table. Components are completed in turns: what a component requests of lower ones is
-# complete before it reads them, so that negation and aggregates need nothing special. A subgoal that was
+# complete before it reads them, so that negation and aggregates need no special treatment. A subgoal that was
 # requested before, or is answered by a more general one, costs a lookup. Changes of facts are applied before
 # the next query; tables that cannot follow them, or whose rules change, are dropped.
 #
@@ -190,10 +191,10 @@ class ProgramTables:
     def _component(self, predicate: str) -> TabledComponent:
         """The component of a derived predicate."""
         names = self._definitions.components[self._definitions.component_of[predicate]]
-        known = self._components.get(names)
-        if known is None:
-            known = self._components[names] = TabledComponent(names, self._engine, self._write)
-        return known
+        component = self._components.get(names)
+        if component is None:
+            component = self._components[names] = TabledComponent(names, self._engine, self._write)
+        return component
 
     def _write(self, pattern: CallPattern) -> Variant:
         """Return the rules of a pattern, with tables for all that they request."""
@@ -239,27 +240,27 @@ class ProgramTables:
         engine.storage.add(shape.pattern.asked, ids, 1)
         members = [shape.component, *([shape.merged] if shape.merged is not None else [])]
         relation = answers_of(shape.pattern.predicate)
-        read = 0
+        yielded = 0
         with closing(self._complete(members)) as rounds:
             for _ in rounds:
                 columns, rows = engine.storage.rows(relation)
-                if rows > read:
-                    yield tuple(column[read:].copy() for column in columns[len(ids) :]), rows - read
-                    read = rows
+                if rows > yielded:
+                    yield tuple(column[yielded:].copy() for column in columns[len(ids) :]), rows - yielded
+                    yielded = rows
         shape.component.clear()
         self._evict()
 
     def _shape(self, rule: Rule) -> QueryShape:
-        known = self._shapes.pop(rule, None)
-        if known is None:
+        shape = self._shapes.pop(rule, None)
+        if shape is None:
             while len(self._shapes) >= SHAPES:
                 self._shapes.pop(next(iter(self._shapes))).component.drop()
-            known = self._made_shape(rule)
-        self._shapes[rule] = known  # last used, last dropped
-        return known
+            shape = self._made_shape(rule)
+        self._shapes[rule] = shape  # moved to the end: the least recently used is dropped first
+        return shape
 
     def _made_shape(self, rule: Rule) -> QueryShape:
-        """A query as a rule of its own predicate, evaluated together with the highest component it reads."""
+        """A query as a rule of a new predicate, evaluated together with the highest component it reads."""
         definitions = self._definitions
         name = f"?{len(self._shapes)} {self._clock}"
         pattern = _pattern_of(name, rule)
@@ -281,32 +282,32 @@ class ProgramTables:
     def _merged(self, rule: Rule) -> TabledComponent | None:
         """The component that is completed together with the query, so that first answers are found early.
 
-        It is the highest of those that are read; None, if the query negates what may depend on it.
+        It is the highest component that is read; None if the query negates a predicate that may depend on it.
         """
         component_of = self._definitions.component_of
         read = [component_of[atom.predicate] for atom in rule.positive if atom.predicate in component_of]
-        denied = [component_of[atom.predicate] for atom in rule.negated if atom.predicate in component_of]
-        if not read or max(denied, default=-1) >= max(read):
+        negated = [component_of[atom.predicate] for atom in rule.negated if atom.predicate in component_of]
+        if not read or max(negated, default=-1) >= max(read):
             return None
         return self._component(self._definitions.components[max(read)][0])
 
     def patterns(self, query: Rule) -> list[CallPattern]:
-        """Return the patterns that a query may request, itself or through others; nothing is evaluated."""
+        """Return the patterns that a query may request, directly or indirectly, without evaluating it."""
         parameterised = ParameterisedQuery.of(query)
         pattern = _pattern_of("?", parameterised.rule)
         first = variant(
             pattern, self._definitions, expected_growth(self._engine.storage), (parameterised.rule,), ("?",)
         )
-        found = dict.fromkeys(first.asked)
-        waiting = list(found)
+        patterns = dict.fromkeys(first.asked)
+        waiting = list(patterns)
         while waiting:
-            for each in variant(
+            for requested in variant(
                 waiting.pop(), self._definitions, expected_growth(self._engine.storage)
             ).asked:
-                if each not in found:
-                    found[each] = None
-                    waiting.append(each)
-        return list(found)
+                if requested not in patterns:
+                    patterns[requested] = None
+                    waiting.append(requested)
+        return list(patterns)
 
     # ---- completing
 
@@ -327,34 +328,34 @@ class ProgramTables:
                     rounds.pop()
                     running.pop()
         except BaseException:
-            for component in (each for some in running for each in some):
+            for component in (member for group in running for member in group):
                 self._drop(component)
             self._shapes = {rule: shape for rule, shape in self._shapes.items() if shape.component.tables}
             raise
 
     def _rounds(self, members: Sequence[TabledComponent]) -> Iterator[TabledComponent | None]:
-        """Run rounds until nothing is new; yield components to be completed, and None after each round."""
+        """Run rounds up to the fixpoint; yield components to be completed, and None after each round."""
         self._secure(members)
         while True:
-            fresh = [relation for component in members for relation in component.advance()]
-            if not fresh:
+            grown = [relation for component in members for relation in component.advance()]
+            if not grown:
                 if sum(component.group() for component in members):
                     continue
                 break
-            demands = self._run(demand for component in members for demand in component.demands(fresh))
+            demands = self._run(demand for component in members for demand in component.demands(grown))
             yield from self._demanded(demand.rule.head.predicate for demand, new in demands if new)
-            steps = self._run(step for component in members for step in component.steps(fresh))
+            steps = self._run(step for component in members for step in component.steps(grown))
             new = sum(new for _, new in steps)
             self._new_rows += new
             self.listen(TablesGrew(new))
             yield None
 
-    def _run(self, found: Iterable[DrivenRule]) -> list[tuple[DrivenRule, int]]:
-        """Run rules; return how many new facts each has found."""
-        return run_together(found, self._engine, self.check)
+    def _run(self, rules: Iterable[DrivenRule]) -> list[tuple[DrivenRule, int]]:
+        """Run rules; return how many new facts each derived."""
+        return run_together(rules, self._engine, self.check)
 
     def _secure(self, members: Sequence[TabledComponent]) -> None:
-        """Create tables for all that the members request: some may have been dropped."""
+        """Create the tables of all patterns that the members request, which may have been dropped."""
         for component in members:
             component.last_used = self._clock
             if component.secured != self._drops:
@@ -364,10 +365,10 @@ class ProgramTables:
                 component.secured = self._drops
 
     def _demanded(self, relations: Iterable[str]) -> list[TabledComponent]:
-        """Return the components of which something new is requested, the lowest first.
+        """Return the components with new requests, the lowest first.
 
-        What was requested of a component that is not complete is not requested again: so no other component
-        that may request it is completed before it.
+        Requests to an incomplete component are not repeated, so no other component that may make the same
+        request is completed before it.
         """
         number = self._definitions.component_of
         demanded = dict.fromkeys(self._requested[relation] for relation in relations)
@@ -377,7 +378,7 @@ class ProgramTables:
 
     @property
     def tally(self) -> TableCounts:
-        """How large tables are, those of queries apart."""
+        """The sizes of tables, without those of queries."""
         size = self._engine.storage.size
         components = self._components.values()
         patterns = [table.pattern for each in components for table in each.tables.values() if table.variant]
@@ -391,19 +392,19 @@ class ProgramTables:
         )
 
     def _evict(self) -> None:
-        """Drop the least recently used tables until the others fit into the memory.
+        """Drop the least recently used tables until the others fit into memory.
 
-        Measuring costs as much as a small query: it is done only when the result may be different.
+        Measuring costs as much as a small query, so measure only if the result may have changed.
         """
-        when, memory = self._measured
-        if self._new_rows < NEW_ROWS and self._clock - when < MORE_QUERIES and memory == self.memory:
+        measured_at, memory = self._measured
+        if self._new_rows < NEW_ROWS and self._clock - measured_at < MORE_QUERIES and memory == self.memory:
             return
         self._new_rows, self._measured = 0, (self._clock, self.memory)
-        held = {component: component.bytes for component in self._components.values() if component.tables}
-        for component in sorted(held, key=lambda each: each.last_used):
-            if sum(held.values()) <= self.memory:
+        sizes = {component: component.bytes for component in self._components.values() if component.tables}
+        for component in sorted(sizes, key=lambda each: each.last_used):
+            if sum(sizes.values()) <= self.memory:
                 return
-            del held[component]
+            del sizes[component]
             self._drop(component)
             self.evicted += 1
 
@@ -474,10 +475,10 @@ class ProgramTables:
         relations = [name for name in map(answers_of, component.predicates) if component.has(name)]
         marks = {name: self._engine.storage.size(name) for name in relations}
         retraction.restore()
-        again = component.call_again(retraction.retracted)
-        for lower in self._demanded(component.follow({**inserted, **again}, True, self.check)):
+        repeated = component.call_again(retraction.retracted)
+        for lower in self._demanded(component.follow({**inserted, **repeated}, True, self.check)):
             deque(self._complete([lower]), maxlen=0)
-        deque(component.follow({**inserted, **again}, False, self.check), maxlen=0)
+        deque(component.follow({**inserted, **repeated}, False, self.check), maxlen=0)
         deque(self._complete([component]), maxlen=0)
         for name, mark in marks.items():
             if self._engine.storage.size(name) > mark:
@@ -485,10 +486,10 @@ class ProgramTables:
         for name, facts in retraction.answers():
             retraction.deleted[name] = self._stored(DELETED, name, facts)
 
-    def _stored(self, how: str, relation: str, facts: Answers) -> str:
-        """A relation that holds the deleted or inserted facts of another, all of them as new."""
+    def _stored(self, prefix: str, relation: str, facts: Answers) -> str:
+        """Store deleted or inserted facts in a relation, all of them as new; return its name."""
         columns, rows = facts
-        name = how + relation
+        name = prefix + relation
         self._engine.storage.define(name, len(columns))
         self._engine.storage.clear(name)
         self._engine.storage.add(name, columns, rows)
@@ -496,7 +497,7 @@ class ProgramTables:
         return name
 
     def _drop(self, component: TabledComponent) -> None:
-        """Drop a component's tables; others that have read them cannot follow changes any more."""
+        """Drop a component's tables; components that have read them can no longer follow changes."""
         answers = {answers_of(name) for name in component.predicates}
         component.drop()
         self._drops += 1
@@ -521,9 +522,9 @@ class ProgramTables:
         unchanged: set[str] = set()
         for number, names in enumerate(self._definitions.components):
             read = self._definitions.read_by(number) - set(names)
-            below = read & self._definitions.rules_of.keys()
+            derived_read = read & self._definitions.rules_of.keys()
             is_same = all(self._definitions.rules_of[name] == former.rules_of.get(name) for name in names)
-            if is_same and below <= unchanged and below == read & former.rules_of.keys():
+            if is_same and derived_read <= unchanged and derived_read == read & former.rules_of.keys():
                 unchanged.update(names)
         for names in [names for names in self._components if not unchanged.issuperset(names)]:
             self._drop(self._components.pop(names))
@@ -554,10 +555,10 @@ class Tabling:
 
     def __init__(self) -> None:
         self.kept: ProgramTables | None = None
-        self._consistent = -1  # the version of the tables with which that was checked
+        self._consistent = -1  # the version of the tables for which consistency was checked
 
     def tables(self, context: QueryContext) -> ProgramTables:
-        """The tables of a context, as its program is now."""
+        """The tables for the current program of a context."""
         rules = context.program.rules
         tables = self.kept
         if tables is None:
@@ -583,12 +584,12 @@ class Tabling:
         tables.catch_up()
         if self._consistent != tables.version:
             if any(rows for _, rows in tables.answers(INCONSISTENT)):
-                raise inconsistency(context.program)
+                raise Inconsistent(describe_bottom(context.program))
             self._consistent = tables.version
 
     @property
     def is_following(self) -> bool:
-        """Whether there are tables, to which changes of facts must be applied."""
+        """Whether there are tables to which changes of facts must be applied."""
         return self.kept is not None
 
     def settle(self) -> None:
@@ -597,14 +598,14 @@ class Tabling:
             self.kept.settle()
 
     def explain(self, query: Query, context: QueryContext) -> str:
-        """Return the patterns that the query would request, and how large tables are."""
+        """Return the patterns that the query would request, and the sizes of tables."""
         tables = self.tables(context)
         patterns = ((each.predicate, each.adornment) for each in tables.patterns(query.rule))
-        shown = shown_patterns(patterns, context.program)
+        described = shown_patterns(patterns, context.program)
         tally = tables.tally
-        kept = (
+        stored = (
             f"{counted(tally.answers, 'answer')} to {counted(tally.asked, 'subgoal')}"
             if tally.tables
             else "nothing"
         )
-        return f"asks for {shown or 'explicit facts only'}; {kept} in tables so far"
+        return f"asks for {described or 'explicit facts only'}; {stored} in tables so far"

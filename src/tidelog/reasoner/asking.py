@@ -6,12 +6,10 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidelog.data.relation import Relation
 from tidelog.engine.events import StrategyChosen
-from tidelog.engine.interrupts import Lock
-from tidelog.equality.listing import EXPAND
 from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, SourceText
 from tidelog.logic.functions.builtins import Overflow
 from tidelog.logic.program import Predicate, Program, Query
@@ -22,17 +20,18 @@ from tidelog.query.magic import DERIVED
 from tidelog.query.query_keepers import MaintainedQueries, PreparedQuery, RequeriedQueries, resolve_prepared
 from tidelog.query.registry import QueryStrategyChoice
 from tidelog.query.strategy import Answers, QueryContext, parts_of, together
-from tidelog.query.tabling import TableCounts, Tabling
 from tidelog.reasoner.commit import check_kept
 from tidelog.reasoner.delta import find_predicate
 from tidelog.reasoner.deriving import Deriver
-from tidelog.reasoner.loading import LoadedData, Loader, SchemasOf
-from tidelog.reasoner.program_state import DerivedState, ProgramState
-from tidelog.reasoner.runtime import Recovery, Runtime, UsedStrategies
-from tidelog.reasoner.subscriptions import LiveQuery, Subscriptions
+from tidelog.reasoner.loading import Loader, SchemasOf
+from tidelog.reasoner.runtime import SharedParts
+from tidelog.reasoner.subscriptions import LiveQuery
 from tidelog.rewrite.magic_sets import Rewritten, readable
 from tidelog.syntax.parser import parse_literals
-from tidelog.temporal.temporal import Temporal, is_timed
+from tidelog.temporal.temporal import is_timed
+
+if TYPE_CHECKING:
+    from tidelog.query.tabling import TableCounts
 
 
 class Asker:
@@ -40,20 +39,10 @@ class Asker:
 
     def __init__(
         self,
-        runtime: Runtime,
-        program: ProgramState,
-        derived: DerivedState,
-        data: LoadedData,
+        shared: SharedParts,
         loader: Loader,
         deriver: Deriver,
-        recovery: Recovery,
-        strategies: UsedStrategies,
         keeping: MaintainedQueries,
-        requeried: RequeriedQueries,
-        subscriptions: Subscriptions,
-        time: Temporal,
-        lock: Lock,
-        modules: bool,
         table_memory: int,
         equal: str,
     ) -> None:
@@ -61,20 +50,20 @@ class Asker:
         self.equal = equal  # how equal constants are shown: expand or representative
         self.table_memory = table_memory
         self.keeping = keeping
-        self._runtime = runtime
-        self._engine = runtime.engine
-        self._program = program
-        self._derived = derived
-        self._data = data
+        self._runtime = shared.runtime
+        self._engine = shared.runtime.engine
+        self._program = shared.program
+        self._derived = shared.derived
+        self._data = loader.data
         self._loader = loader
         self._deriver = deriver
-        self._recovery = recovery
-        self._strategies = strategies
-        self._requeried = requeried
-        self._subscriptions = subscriptions
-        self._time = time
-        self._lock = lock
-        self._modules = modules
+        self._recovery = shared.recovery
+        self._strategies = shared.strategies
+        self._requeried = shared.requeried
+        self._subscriptions = shared.subscriptions
+        self._time = shared.time
+        self._lock = shared.lock
+        self._modules = shared.settings.keeps_closures
         self._last: tuple[Program, Rewritten] | None = None  # what the last query was answered by
 
     # ---- once
@@ -159,6 +148,10 @@ class Asker:
     def tables(self) -> TableCounts | None:
         """What there is in tables; None where no query was answered by some."""
         used = self._strategies.by_name.get(strategies.STREAMED)
+        if used is None:
+            return None
+        from tidelog.query.tabling import Tabling
+
         return used.kept.tally if isinstance(used, Tabling) and used.kept is not None else None
 
     @property
@@ -246,6 +239,8 @@ class Asker:
 
     def look_up(self, query: Query, is_whole: bool) -> Answers:
         """Return answers from derived facts over representatives, of all members if `is_whole`."""
+        from tidelog.equality.listing import EXPAND
+
         self._deriver.derive_to_ask()
         shown = EXPAND if is_whole else self.equal
         find = self._program.look_up(shown)

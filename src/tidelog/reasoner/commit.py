@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial, reduce
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -27,30 +27,28 @@ from tidelog.logic.type_inference import Schema
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import NetChange, Update
 from tidelog.plan.rule_text import Writing
-from tidelog.query.kept_queries import KeptProgram, KeptQueries, KeptQuery, QueryStep
-from tidelog.query.query_keepers import RequeriedQueries
+from tidelog.query.kept_queries import KeptProgram, KeptQuery, QueryStep
 from tidelog.reasoner.constraints import check_consistency
 from tidelog.reasoner.delta import Delta
 from tidelog.reasoner.loading import LoadedData, SchemasOf
-from tidelog.reasoner.program_state import DerivedState, History, ProgramState
+from tidelog.reasoner.program_state import History
 from tidelog.reasoner.runtime import (
     NO_UPDATE,
     Applier,
     OpenTransaction,
     PendingUpdate,
-    Recovery,
-    Runtime,
-    UsedStrategies,
+    SharedParts,
     run,
     within_limits,
 )
-from tidelog.reasoner.subscriptions import Subscriptions
 from tidelog.reasoner.transaction import Change, StagedRows
-from tidelog.temporal.temporal import Temporal, is_timed
+from tidelog.records import dataclass
+from tidelog.temporal.temporal import is_timed
 from tidelog.temporal.timed_changes import given_before
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
+    from tidelog.temporal.temporal import Temporal
 
 ALIVE, EXPLICIT = int(Flag.ALIVE), int(Flag.EXPLICIT)
 SHOWN = 5  # facts named in a diagnostic about many
@@ -107,34 +105,22 @@ class Committer:
     """Commits transactions, and tries them out."""
 
     def __init__(
-        self,
-        runtime: Runtime,
-        program: ProgramState,
-        derived: DerivedState,
-        applier: Applier,
-        recovery: Recovery,
-        demands: KeptQueries,
-        requeried: RequeriedQueries,
-        strategies: UsedStrategies,
-        time: Temporal,
-        data: LoadedData,
-        subscriptions: Subscriptions,
-        complete: Callable[[], None],
+        self, shared: SharedParts, applier: Applier, data: LoadedData, complete: Callable[[], None]
     ) -> None:
         self.history = History()
         self.log: TransactionLog | None = None  # of reasoners that are stored
-        self._runtime = runtime
-        self._engine = runtime.engine
-        self._program = program
-        self._derived = derived
+        self._runtime = shared.runtime
+        self._engine = shared.runtime.engine
+        self._program = shared.program
+        self._derived = shared.derived
         self._applier = applier
-        self._recovery = recovery
-        self._demands = demands
-        self._requeried = requeried
-        self._strategies = strategies
-        self._time = time
+        self._recovery = shared.recovery
+        self._demands = shared.demands
+        self._requeried = shared.requeried
+        self._strategies = shared.strategies
+        self._time = shared.time
         self._data = data
-        self._subscriptions = subscriptions
+        self._subscriptions = shared.subscriptions
         self._complete = complete
         self._traits: tuple[Program | None, Needs] = None, Needs()  # of the present program
         self._tuples: dict[Needs, tuple[Stage, ...]] = {}

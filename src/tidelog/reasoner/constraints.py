@@ -1,23 +1,20 @@
-"""Which rules make the facts inconsistent, and by which facts: found as data, then written as diagnostics.
+"""Which rules make the facts inconsistent, and by which facts: `plan.inconsistency` makes text of it.
 
-Times (`temporal`) and equality (`equality`) find and describe what only they know: intervals and classes.
+Times (`temporal`) and equality (`equality`) find what only they know: intervals and classes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from tidelog.engine.flags import Flag
-from tidelog.equality.conflicts import REASONS
 from tidelog.errors import Diagnostic, Inconsistent
-from tidelog.errors.codes import INCONSISTENT, UNEQUAL
 from tidelog.logic.program import (
     BOTTOM,
-    EQUAL,
     PRIVATE,
     Atom,
     Comparison,
@@ -29,82 +26,26 @@ from tidelog.logic.program import (
     literal_variables,
 )
 from tidelog.plan.algebra import VIOLATIONS
-from tidelog.plan.rule_text import Writing
+from tidelog.plan.inconsistency import (
+    MOST,
+    ConstraintViolation,
+    RuleInstance,
+    describe_bottom,
+    describe_constraint,
+    describe_violation,
+)
 from tidelog.query.kept_queries import KeptQueries
-from tidelog.query.strategy import inconsistency
 from tidelog.reasoner.program_state import ProgramState
-from tidelog.rewrite.representatives import ALIAS, MARK
+from tidelog.rewrite.representatives import MARK
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
 
 VIOLATED: Final = "violated "  # followed by the number of a rule: no predicate's name has a space
-MOST: Final = 10  # rules that are reported
 MOST_INSTANCES: Final = 10_000  # among which the one to be shown is chosen
 MOST_RULES: Final = 100  # that are asked how they derive a fact
 MOST_COMPARED: Final = 32  # instances of which the one that is explained best is shown
 MANY_FACTS: Final = 200_000  # from which on that would take long
-ALIGNED: Final = "\n        "  # below the first line of a help
-
-
-@dataclass(frozen=True, slots=True)
-class RuleInstance:
-    """The facts of one instance of a rule, and which of them are explicit; the rule has `ways` instances."""
-
-    rule: Rule
-    facts: tuple[Atom, ...]
-    explicit: tuple[bool, ...]
-    ways: int
-
-    @property
-    def derived(self) -> tuple[Atom, ...]:
-        """The distinct facts that are not explicit."""
-        pairs = zip(self.facts, self.explicit, strict=True)
-        return tuple(dict.fromkeys(fact for fact, is_explicit in pairs if not is_explicit))
-
-    @property
-    def unexplained(self) -> int:
-        """How many facts are not explicit; an instance of which no fact is shown is the worst."""
-        return self.explicit.count(False) if self.facts else MOST
-
-
-@dataclass(frozen=True, slots=True)
-class ConstraintViolation:
-    """An instance of a rule that derives `bottom()`, and the instances that its facts are derived by."""
-
-    instance: RuleInstance
-    derivations: tuple[tuple[Atom, RuleInstance], ...]
-
-
-def described(violation: ConstraintViolation, writing: Writing) -> Diagnostic:
-    """Return the diagnostic of a violation: the rule, its facts, and how these are derived."""
-    instance = violation.instance
-    rule = instance.rule
-    named = f" by the rule {rule.name!r}" if rule.name else ""
-    times = "" if instance.ways == 1 else f", in {instance.ways:,} ways"
-    lines = [f"from {_facts_of(instance, writing)}"] if instance.facts else []
-    for fact, by in violation.derivations:
-        how = f"by the rule {by.rule.name!r}" if by.rule.name and by.rule.span else "as it follows"
-        lines.append(f"{_written(fact, writing)} {how} from {_facts_of(by, writing)}")
-    help = ALIGNED.join(lines) or None
-    return Diagnostic(INCONSISTENT, f"inconsistent: bottom() derived{named}{times}", rule.span, help)
-
-
-def _facts_of(instance: RuleInstance, writing: Writing) -> str:
-    """Return the facts of an instance, each with whether it is stated."""
-    words = {True: " (explicit)", False: " (derived)"}
-    pairs = zip(instance.facts, instance.explicit, strict=True)
-    return ", ".join(
-        _written(fact, writing) + ("" if fact.predicate == ALIAS else words[is_explicit])
-        for fact, is_explicit in pairs
-    )
-
-
-def _written(fact: Atom, writing: Writing) -> str:
-    """Return a fact as its predicate is written; an alias means that two constants are equal."""
-    if fact.predicate == ALIAS:
-        return writing.atom(Atom(EQUAL, fact.terms))
-    return writing.atom(Atom(fact.predicate.removesuffix(MARK), fact.terms))
 
 
 def check_consistency(
@@ -118,9 +59,8 @@ def check_consistency(
     demands.check_consistency(effective)
     if BOTTOM not in effective.predicates or not engine.storage.size(BOTTOM):
         return
-    writing = Writing.of(effective)
-    found = [described(violation, writing) for violation in violations(effective, engine)]
-    raise Inconsistent(found) if found else inconsistency(effective)
+    found = [describe_violation(violation, effective) for violation in violations(effective, engine)]
+    raise Inconsistent(found or describe_bottom(effective))
 
 
 def violations(program: Program, engine: ColumnarEngine) -> list[ConstraintViolation]:
@@ -250,13 +190,7 @@ def told_apart(program: Program) -> Program:
 def violated(program: Program, holds: Callable[[str], bool]) -> list[Diagnostic]:
     """Return a diagnostic for each rule of a program that was `told_apart` whose predicate holds."""
     return [
-        _violated(rule)
+        describe_constraint(rule)
         for rule in program.rules
         if rule.head.predicate.startswith(VIOLATED) and holds(rule.head.predicate)
     ]
-
-
-def _violated(rule: Rule) -> Diagnostic:
-    if rule.span is None and rule.name in REASONS:  # an axiom of equality
-        return Diagnostic(UNEQUAL, f"inconsistent: two constants are equal, {REASONS[rule.name]}")
-    return Diagnostic(INCONSISTENT, "the facts are inconsistent: the body of this rule holds", rule.span)

@@ -13,57 +13,37 @@ import numpy as np
 from tidelog.data.rows import Rows, total
 from tidelog.engine.events import FactsRemoved
 from tidelog.engine.fixpoint import derive
-from tidelog.engine.interrupts import Lock
-from tidelog.equality.rewriting import Rewriting
 from tidelog.errors import Inconsistent
 from tidelog.logic.program import BOTTOM, Program, Rule
 from tidelog.logic.strata import strata
-from tidelog.query.kept_queries import KeptQueries
-from tidelog.query.query_keepers import RequeriedQueries
 from tidelog.reasoner.constraints import check_consistency
 from tidelog.reasoner.loading import Loader
-from tidelog.reasoner.program_state import DerivedState, ProgramState
-from tidelog.reasoner.runtime import Applier, OpenTransaction, Recovery, Runtime, UsedStrategies
+from tidelog.reasoner.runtime import Applier, OpenTransaction, SharedParts
 from tidelog.rewrite.representatives import ALIAS
-from tidelog.temporal.temporal import Restored, Temporal, restore_times
+from tidelog.temporal.temporal import restore_times
 from tidelog.temporal.timed_changes import restore_given
 
 if TYPE_CHECKING:
-    from tidelog.engine.columnar.engine import ColumnarEngine
+    from tidelog.temporal.temporal import Restored
 
 
 class Deriver:
     """Derives everything, once it is needed."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        program: ProgramState,
-        derived: DerivedState,
-        loader: Loader,
-        applier: Applier,
-        recovery: Recovery,
-        demands: KeptQueries,
-        requeried: RequeriedQueries,
-        strategies: UsedStrategies,
-        time: Temporal,
-        lock: Lock,
-        modules: bool,
-        processes: int | None,
-    ) -> None:
-        self._runtime = runtime
-        self._engine: ColumnarEngine = runtime.engine
-        self._program = program
-        self._derived = derived
+    def __init__(self, shared: SharedParts, loader: Loader, applier: Applier, processes: int | None) -> None:
+        self._runtime = shared.runtime
+        self._engine = shared.runtime.engine
+        self._program = shared.program
+        self._derived = shared.derived
         self._loader = loader
         self._applier = applier
-        self._recovery = recovery
-        self._demands = demands
-        self._requeried = requeried
-        self._strategies = strategies
-        self._time = time
-        self._lock = lock
-        self._modules = modules
+        self._recovery = shared.recovery
+        self._demands = shared.demands
+        self._requeried = shared.requeried
+        self._strategies = shared.strategies
+        self._time = shared.time
+        self._lock = shared.lock
+        self._modules = shared.settings.keeps_closures
         self._processes = processes  # that derive, instead of this one
 
     def materialise(self) -> None:
@@ -195,7 +175,11 @@ class Deriver:
     @property
     def _has_classes(self) -> bool:
         """Whether facts are stored over representatives of equal constants."""
-        return self._program.has_equality and isinstance(self._program.equality, Rewriting)
+        if not self._program.has_equality:
+            return False
+        from tidelog.equality.rewriting import Rewriting
+
+        return isinstance(self._program.equality, Rewriting)
 
     def _derive_classes_in_processes(self, count: int) -> None:
         """Derive everything in other processes, and store here their classes and facts."""

@@ -6,14 +6,13 @@ import io
 import mmap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from tidelog.data.columns import Batch
-from tidelog.equality.treatment import Axiomatised
 from tidelog.errors import Diagnostic, ProgramError, TidelogError
 from tidelog.errors.codes import NOT_EXPLAINED, UNKNOWN_STRATEGY
 from tidelog.io.data_file import Header, InputFile
@@ -22,20 +21,19 @@ from tidelog.logic.program import Atom, Constant, Fact, Program, Query, Rule, Ti
 from tidelog.logic.values import Kind, Value
 from tidelog.plan.algebra import EXPLAINED
 from tidelog.plan.rule_text import Writing
-from tidelog.proof.explanation import Explanation, ProofNode, place_of
-from tidelog.proof.member_search import EqualityView
-from tidelog.proof.prover import Prover, demanded
-from tidelog.proof.timed_prover import TimedProver
-from tidelog.proof.why_not import WhyNot, WhyNotSearch
 from tidelog.reasoner.asking import Asker
 from tidelog.reasoner.deriving import Deriver
 from tidelog.reasoner.loading import LoadedData
 from tidelog.reasoner.program_state import ProgramState
 from tidelog.reasoner.runtime import Runtime
-from tidelog.temporal.temporal import Temporal, is_timed
+from tidelog.records import dataclass
+from tidelog.temporal.temporal import is_timed
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
+    from tidelog.proof.explanation import Explanation, ProofNode
+    from tidelog.proof.why_not import WhyNot
+    from tidelog.temporal.temporal import Temporal
 
 # ---- The line of a file that has a row, searched for on request: nothing is stored while loading.
 #
@@ -151,6 +149,8 @@ class FactSources:
 
     def of(self, fact: Fact) -> str | FactOrigin | None:
         """Return where an explicit fact comes from: the line that states it, else the file it is from."""
+        from tidelog.proof.explanation import place_of
+
         if isinstance(fact, TimedFact):
             places = dict.fromkeys(map(place_of, self.program.facts.spans_within(fact)))
             return ", ".join(filter(None, places)) or self._files_of(fact.predicate)
@@ -208,6 +208,8 @@ class Explainer:
         time: Temporal,
         sources: FactSources,
     ) -> None:
+        from tidelog.proof.prover import Prover
+
         self._runtime = runtime
         self._program = program
         self._deriver = deriver
@@ -218,6 +220,8 @@ class Explainer:
 
     def explain(self, text: str, proofs: int, limit: int, rows: int | None, strategy: str) -> Explanation:
         """Return why the answers to a query are answers."""
+        from tidelog.proof.timed_prover import TimedProver
+
         query = self._asker.resolve(text)
         if strategy not in (FULL, MAGIC):
             message, help = f"explanations have no strategy `{strategy}`", f"use `{FULL}` or `{MAGIC}`"
@@ -238,6 +242,8 @@ class Explainer:
 
     def _explain_demanded(self, query: Query, proofs: int, limit: int, rows: int | None) -> Explanation:
         """Return why a fact holds, by what has to be derived for it."""
+        from tidelog.proof.prover import demanded
+
         place, check = self._asker.place(), self._runtime.check
         with self._runtime.limits().guarding():
             facts = nullcontext() if place.is_materialised else demanded(query, place)
@@ -253,6 +259,8 @@ class Explainer:
 
     def _explain_equal(self, query: Query, proofs: int, limit: int, rows: int | None) -> Explanation:
         """Return why a fact holds where constants may be equal."""
+        from tidelog.proof.member_search import EqualityView
+
         program, equality = self._program.current, self._program.equality
         instances = self._prover.instances(program)
         answer = equality.look_up(program, "expand") or (
@@ -263,6 +271,8 @@ class Explainer:
 
     def why_not(self, text: str, repairs: int) -> WhyNot:
         """Return why a fact does not hold."""
+        from tidelog.proof.why_not import WhyNotSearch
+
         query = self._asker.resolve(text)
         self._deriver.complete()
         program = self._program.current
@@ -277,6 +287,8 @@ class Explainer:
 
     def _with_axioms(self, program: Program) -> Program:
         """Return the program with the axioms of equality as rules; raise unless facts are derived by them."""
+        from tidelog.equality.treatment import Axiomatised
+
         equality = self._program.equality
         if equality.name != Axiomatised.name:
             message = "why-not explanations are not supported yet where equal constants are rewritten"

@@ -13,7 +13,7 @@ Invariant: the types of data only grow, so that what is inferred later holds for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from time import perf_counter
@@ -43,13 +43,14 @@ from tidelog.logic.types import ANY, NEVER, Contents, Type
 from tidelog.reasoner.program_state import ProgramState
 from tidelog.reasoner.runtime import Runtime, UsedStrategies
 from tidelog.reasoner.transaction import find_to_insert, is_plain, with_arity
+from tidelog.records import dataclass
 from tidelog.syntax.parser import parse
-from tidelog.temporal.temporal import Temporal
 from tidelog.temporal.time_columns import split_rows
-from tidelog.temporal.timed_changes import RowTimes
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
+    from tidelog.temporal.temporal import Temporal
+    from tidelog.temporal.timed_changes import RowTimes
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,13 @@ Mutates itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
+from tidelog import equality as treatments
 from tidelog.data.columns import Batch, column_of_values
 from tidelog.engine.flags import Flag
 from tidelog.engine.interrupts import made_once
-from tidelog.equality import rewriting as treatments
-from tidelog.equality.treatment import Axiomatised
 from tidelog.errors import Diagnostic, Span
 from tidelog.io.data_file import InputFile, import_file
 from tidelog.io.reader import read
@@ -20,10 +19,12 @@ from tidelog.io.rejects import RejectedRows
 from tidelog.logic.program import Fact, Predicate, Program, Query, Rule, TimedFact
 from tidelog.logic.strata import Stratum, strata
 from tidelog.query.strategy import Answers
-from tidelog.store.forms import BatchId
+from tidelog.records import dataclass
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
+    from tidelog.equality.treatment import Axiomatised
+    from tidelog.store.forms import BatchId
 
 EXPLICIT = int(Flag.EXPLICIT)
 

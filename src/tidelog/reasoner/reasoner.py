@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidelog import equality as treatments
+from tidelog import maintenance
 from tidelog.data.columns import Batch
 from tidelog.data.relation import Relation
 from tidelog.data.rows import Rows
@@ -17,25 +19,19 @@ from tidelog.engine import registry as engines
 from tidelog.engine.events import Listener
 from tidelog.engine.interrupts import Lock, locked, made_once
 from tidelog.engine.registry import EngineSettings
-from tidelog.equality import rewriting as treatments
-from tidelog.equality.listing import Listing
 from tidelog.errors import Diagnostic, counted
 from tidelog.io.rejects import OnError, RejectedRows
 from tidelog.logic.intervals import Point
 from tidelog.logic.program import Folders, Predicate, Program, Query, Rule, Sandbox
 from tidelog.logic.resolve import program_of
 from tidelog.logic.strata import Stratum
-from tidelog.maintenance import registry
 from tidelog.maintenance.maintainer import Update
 from tidelog.plan.join_order import Statistics
-from tidelog.proof.explanation import Explanation
-from tidelog.proof.prover import MOST_ROWS
-from tidelog.proof.why_not import WhyNot
+from tidelog.proof import MOST_ROWS
 from tidelog.query import registry as strategies
 from tidelog.query.kept_queries import KeptQueries
 from tidelog.query.query_keepers import MaintainedQueries, PreparedQuery, RequeriedQueries
 from tidelog.query.strategy import TABLE_MEMORY, Answers
-from tidelog.query.tabling import TableCounts
 from tidelog.reasoner.asking import Asker
 from tidelog.reasoner.commit import Committer
 from tidelog.reasoner.delta import Delta, find_predicate
@@ -43,17 +39,29 @@ from tidelog.reasoner.deriving import Deriver
 from tidelog.reasoner.explaining import FULL, MOST_ANSWERS, MOST_REPAIRS, Explainer, FactSources
 from tidelog.reasoner.loading import LoadedData, Loader, SchemasOf
 from tidelog.reasoner.program_state import DerivedState, EqualitySettings, ProgramState
-from tidelog.reasoner.runtime import Applier, MaintenanceSettings, Recovery, Runtime, UsedStrategies
+from tidelog.reasoner.runtime import (
+    Applier,
+    MaintenanceSettings,
+    Recovery,
+    Runtime,
+    SharedParts,
+    UsedStrategies,
+)
 from tidelog.reasoner.streaming import Changes, TransactionStream, stream_async
 from tidelog.reasoner.subscriptions import Callback, Deltas, LiveQuery, Subscription, Subscriptions
 from tidelog.reasoner.transaction import Change
-from tidelog.store.forms import BatchId
 from tidelog.temporal.periodic import RetentionWindow
-from tidelog.temporal.temporal import USUAL, Restored, Temporal, TimeSettings
-from tidelog.temporal.timed_changes import RowTimes
+from tidelog.temporal.temporal import USUAL, Temporal
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
+    from tidelog.equality.listing import Listing
+    from tidelog.proof.explanation import Explanation
+    from tidelog.proof.why_not import WhyNot
+    from tidelog.query.tabling import TableCounts
+    from tidelog.store.forms import BatchId
+    from tidelog.temporal.temporal import Restored, TimeSettings
+    from tidelog.temporal.timed_changes import RowTimes
 
 
 class Reasoner:
@@ -85,8 +93,8 @@ class Reasoner:
         program: Program | Path | str | None = None,
         *,
         engine: str | EngineSettings = "columnar",
-        maintainer: str = registry.DEFAULT,
-        marking: str = registry.DEFAULT_MARKING,
+        maintainer: str = maintenance.DEFAULT,
+        marking: str = maintenance.DEFAULT_MARKING,
         modules: bool = True,
         equality: str = treatments.DEFAULT,
         unique_names: bool = False,
@@ -126,63 +134,30 @@ class Reasoner:
         self._recovery = recovery = Recovery(
             state, derived, self.time, lock, lambda opened: self._deriver.rebuild(opened)
         )
-        settings = MaintenanceSettings(maintainer, marking, modules)
-        self._applier = applier = Applier(runtime, settings, state, demands, recovery)
+        self._shared = shared = SharedParts(
+            runtime=runtime,
+            program=state,
+            derived=derived,
+            time=self.time,
+            strategies=used,
+            demands=demands,
+            requeried=RequeriedQueries(held, self._look_up, recovery.recover),
+            subscriptions=subscriptions,
+            recovery=recovery,
+            settings=MaintenanceSettings(maintainer, marking, modules),
+            lock=lock,
+        )
+        self._applier = applier = Applier(shared)
         keeping = MaintainedQueries(held, demands, applier.keep, self._effective)
-        self._requeried = requeried = RequeriedQueries(held, self._look_up, recovery.recover)
         self._loader = loader = Loader(runtime, state, self.time, data, used, self.faults)
-        self._deriver = deriver = Deriver(
-            runtime,
-            state,
-            derived,
-            loader,
-            applier,
-            recovery,
-            demands,
-            requeried,
-            used,
-            self.time,
-            lock,
-            settings.keeps_closures,
-            processes,
-        )
-        self._asker = Asker(
-            runtime,
-            state,
-            derived,
-            data,
-            loader,
-            deriver,
-            recovery,
-            used,
-            keeping,
-            requeried,
-            subscriptions,
-            self.time,
-            lock,
-            settings.keeps_closures,
-            table_memory,
-            equal,
-        )
+        self._deriver = deriver = Deriver(shared, loader, applier, processes)
+        self._asker = Asker(shared, loader, deriver, keeping, table_memory, equal)
         loader.define_all()
 
     @made_once
     def _committer(self) -> Committer:
         """Commits transactions."""
-        return Committer(
-            self.runtime,
-            self._program,
-            self._derived,
-            self._applier,
-            self._recovery,
-            self._demands,
-            self._requeried,
-            self._strategies,
-            self.time,
-            self._data,
-            self._subscriptions,
-            self._deriver.complete,
-        )
+        return Committer(self._shared, self._applier, self._data, self._deriver.complete)
 
     @made_once
     def _explainer(self) -> Explainer:
@@ -284,6 +259,8 @@ class Reasoner:
         one together with the transaction, so that `has_applied` tells after any end of a process whether it
         must be sent again.
         """
+        from tidelog.store.forms import BatchId
+
         if not self._derived.is_materialised:
             with self._lock:
                 self._deriver.settle()
@@ -375,6 +352,8 @@ class Reasoner:
 
         Raise `DataError` if a later one was applied, or one of another stream: then it is not known.
         """
+        from tidelog.store.forms import BatchId
+
         return BatchId(*batch).repeats(self.batches)
 
     @property
@@ -598,11 +577,11 @@ class Reasoner:
 
 def check_choices(
     engine: str | EngineSettings = "columnar",
-    maintainer: str = registry.DEFAULT,
-    marking: str = registry.DEFAULT_MARKING,
+    maintainer: str = maintenance.DEFAULT,
+    marking: str = maintenance.DEFAULT_MARKING,
     equality: str = treatments.DEFAULT,
 ) -> None:
     """Raise `ProgramError` unless a reasoner can be made with these; does not make one."""
     treatments.check_name(equality)
     engines.settings_of(engine)
-    registry.check_names(maintainer, marking)
+    maintenance.check_names(maintainer, marking)

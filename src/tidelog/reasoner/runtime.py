@@ -6,31 +6,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from tidelog import maintenance
 from tidelog.data.rows import Rows, concatenate, total, without
 from tidelog.engine.events import Audience, Listener, Tally
-from tidelog.engine.interrupts import INTERRUPTS, Lock, made_once
-from tidelog.engine.limits import Limits
-from tidelog.equality.treatment import Axiomatised
+from tidelog.engine.interrupts import INTERRUPTS, Limits, Lock, made_once
 from tidelog.errors import Diagnostic, EvaluationError, TidelogError
 from tidelog.errors.codes import NOT_RECOVERED
 from tidelog.logic.program import Program
-from tidelog.maintenance import registry
 from tidelog.maintenance.maintainer import Maintainer, NetChange, Update
 from tidelog.maintenance.recompute import former
 from tidelog.query import registry as strategies
 from tidelog.query.kept_queries import KeptQueries, QueryStep
+from tidelog.query.query_keepers import RequeriedQueries
 from tidelog.query.strategy import Strategy
 from tidelog.reasoner.program_state import DerivedState, ProgramState
+from tidelog.reasoner.subscriptions import Subscriptions
+from tidelog.records import dataclass
 from tidelog.rewrite.representatives import ALIAS
-from tidelog.temporal.temporal import Temporal
-from tidelog.temporal.timed_changes import GivenBefore
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
+    from tidelog.equality.treatment import Axiomatised
+    from tidelog.temporal.temporal import Temporal
+    from tidelog.temporal.timed_changes import GivenBefore
 
 T = TypeVar("T")
 
@@ -60,14 +62,14 @@ class Runtime:
         """Return the limits of what begins now, which the engine checks from now on."""
         limits = Limits(self.statistics, self.timeout, self.max_facts, self.started)
         self.engine.limits.check = self._check = limits.check
-        self.engine.limits.budget = limits.budget
+        self.engine.limits.budget, self.engine.limits.room = limits.budget, limits.room
         return limits
 
     def no_limits(self) -> Limits:
         """Return the same for what nothing may stop."""
         limits = Limits(self.statistics, may_stop=False)
         self.engine.limits.check = self._check = _proceed
-        self.engine.limits.budget = limits.budget
+        self.engine.limits.budget, self.engine.limits.room = limits.budget, limits.room
         return limits
 
     def check(self) -> None:
@@ -287,31 +289,43 @@ class MaintenanceSettings:
     @property
     def keeps_closures(self) -> bool:
         """Whether structures keep closures."""
-        return self.modules and registry.keeps_closures(self.maintainer, self.marking)
+        return self.modules and maintenance.keeps_closures(self.maintainer, self.marking)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedParts:
+    """What those parts of a reasoner work on that derive, maintain, ask and commit."""
+
+    runtime: Runtime
+    program: ProgramState
+    derived: DerivedState
+    time: Temporal
+    strategies: UsedStrategies
+    demands: KeptQueries
+    requeried: RequeriedQueries
+    subscriptions: Subscriptions
+    recovery: Recovery
+    settings: MaintenanceSettings
+    lock: Lock
 
 
 class Applier:
     """The maintainer at work, for the program and for kept queries alike."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        settings: MaintenanceSettings,
-        program: ProgramState,
-        demands: KeptQueries,
-        recovery: Recovery,
-    ) -> None:
-        self._runtime = runtime
-        self._settings = settings
-        self._program = program
-        self._demands = demands
-        self._recovery = recovery
-        self._keep_stages = (within_limits(runtime, (self.maintain, self._check_kept_queries)),)
+    def __init__(self, shared: SharedParts) -> None:
+        self._runtime = shared.runtime
+        self._settings = shared.settings
+        self._program = shared.program
+        self._demands = shared.demands
+        self._recovery = shared.recovery
+        self._keep_stages = (within_limits(shared.runtime, (self.maintain, self._check_kept_queries)),)
 
     @made_once
     def maintainer(self) -> Maintainer:
         """The maintainer, which knows nothing yet."""
         settings, runtime = self._settings, self._runtime
+        from tidelog.maintenance import registry
+
         return registry.make(
             settings.maintainer,
             settings.marking,

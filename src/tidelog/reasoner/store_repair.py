@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +21,7 @@ from tidelog.logic.program import BUILT_IN, Program
 from tidelog.logic.resolve import EMPTY, resolve
 from tidelog.plan.rule_text import Writing
 from tidelog.reasoner.storing import StoredReasoner, open_store, settings_of
+from tidelog.records import dataclass
 from tidelog.store import forms, journal, snapshot, store
 from tidelog.store.forms import FormError, writer_lock
 from tidelog.store.journal import JournalContents, JournalRecord, Position, StoreJournal

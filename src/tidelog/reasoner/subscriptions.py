@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Lock as ThreadLock
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -23,6 +23,7 @@ from tidelog.logic.type_inference import LazySchema
 from tidelog.query.kept_queries import KeptQuery
 from tidelog.query.query_keepers import QueryKeeper
 from tidelog.reasoner.delta import Delta, PredicateDelta
+from tidelog.records import dataclass
 
 if TYPE_CHECKING:
     import asyncio  # takes 20 ms, only where it is needed

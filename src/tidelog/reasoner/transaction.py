@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -34,14 +34,16 @@ from tidelog.logic.program import OPEN, Fact, Predicate, Program, TimedFact, fac
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Update
 from tidelog.reasoner.delta import Delta, find_predicate
-from tidelog.store.forms import BatchId
+from tidelog.records import dataclass
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse
 from tidelog.temporal.time_columns import split_rows
-from tidelog.temporal.timed_changes import RowTimes, TimedRows, TimedUpdate, times_of
+from tidelog.temporal.timed_changes import TimedRows, TimedUpdate, times_of
 
 if TYPE_CHECKING:
     from tidelog.engine.columnar.engine import ColumnarEngine
+    from tidelog.store.forms import BatchId
+    from tidelog.temporal.timed_changes import RowTimes
 
 ONE_BY_ONE = 16  # rows that are encoded so: more are faster as columns
 

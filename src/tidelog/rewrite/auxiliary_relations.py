@@ -8,9 +8,8 @@ makes transitive, or symmetric and transitive (`recognise`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
-from hashlib import blake2b
 from heapq import heappop, heappush
 from typing import Any
 
@@ -30,6 +29,7 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.strata import Stratum
 from tidelog.logic.values import ColumnType
+from tidelog.records import dataclass
 from tidelog.rewrite.renaming import assigned_or_tested
 
 # ---- sideways information passing
@@ -46,23 +46,23 @@ from tidelog.rewrite.renaming import assigned_or_tested
 # 5. given, then derived atoms of which nothing is bound;
 # 6. negations of derived predicates, last: the fewer bindings are left, the less is demanded.
 #
-# What is left to choose goes by the order of the program.
+# Ties are broken by the order of the program.
 #
 # Invariant: each variable is bound before a test, a negation or a computation uses it.
 
 # How many facts of a given predicate are expected for each binding of the variables.
 Cost = Callable[[Atom, Collection[Variable]], float]
-# When the turn of a literal is, given the variables that are bound: the least comes first.
+# Ranks a literal, given the bound variables: the literal of the lowest rank is matched next.
 Rank = Callable[[Literal, Collection[Variable]], tuple[Any, ...]]
 
-UNKNOWN_SIZE = 1000.0  # facts of a relation nothing is known of
+UNKNOWN_SIZE = 1000.0  # facts assumed of a relation without statistics
 REPEATED = 10.0  # of its facts that have the same value in a column
 
 
 def unknown_sizes(atom: Atom, bound: Collection[Variable]) -> float:
-    """What to expect of a relation nothing is known of: each bound argument leaves a tenth."""
-    given = sum(isinstance(term, Constant) or term in bound for term in atom.terms)
-    return UNKNOWN_SIZE / REPEATED**given
+    """Estimate an atom over a relation without statistics: each bound argument leaves a tenth of the rows."""
+    bound_count = sum(isinstance(term, Constant) or term in bound for term in atom.terms)
+    return UNKNOWN_SIZE / REPEATED**bound_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Passing:
         return tuple(ordered)
 
     def _rank(self, literal: Literal, bound: Collection[Variable]) -> tuple[int, float]:
-        """When the turn of a literal is that can come next, the least first."""
+        """Return the rank of a literal that can be matched next; the lowest is matched first."""
         match literal:
             case Atom():
                 return self._rank_of_atom(literal, bound)
@@ -101,12 +101,12 @@ class Passing:
 
     def _rank_of_atom(self, atom: Atom, bound: Collection[Variable]) -> tuple[int, float]:
         is_derived = atom.predicate in self.derived
-        given = sum(isinstance(term, Constant) or term in bound for term in atom.terms)
+        bound_count = sum(isinstance(term, Constant) or term in bound for term in atom.terms)
         is_joined = any(term in bound for term in atom.terms) or not _has_variables(atom)
-        group = _JOINED if is_joined else _BY_CONSTANTS if given else _UNBOUND
+        group = _JOINED if is_joined else _BY_CONSTANTS if bound_count else _UNBOUND
         if not is_derived:
             return group, self.cost(atom, bound)
-        free = len(atom.terms) - given
+        free = len(atom.terms) - bound_count
         return group + 1, free + (len(atom.terms) if atom.predicate in self.recursive else 0)
 
 
@@ -131,7 +131,7 @@ def arranged(
 
 
 class _Search:
-    """The literals ordered so far; one is ranked again only when one of its variables is bound.
+    """A partially ordered body; a literal is ranked again only when one of its variables is bound.
 
     So a body of thousands of literals is ordered in milliseconds.
     """
@@ -144,7 +144,7 @@ class _Search:
         self._bound = bound
         self._local = local
         self._rank = rank
-        self._taken = [False] * len(body)
+        self._is_ordered = [False] * len(body)
         self._missing = [self._needed(literal) - bound for literal in body]
         self._waiting: dict[Variable, list[int]] = {}  # the literals with a variable that is not bound yet
         self._heap: list[tuple[Any, int]] = []
@@ -152,13 +152,13 @@ class _Search:
         for position, literal in enumerate(body):
             for variable in set(literal_variables(literal)) - bound:
                 self._waiting.setdefault(variable, []).append(position)
-            self._rank_again(position)
+            self._update_rank(position)
 
     def next(self) -> int | None:
         """Return the position of the next literal, None after the last."""
         while self._heap:
             rank, position = heappop(self._heap)
-            if not self._taken[position] and rank == self._ranks[position]:
+            if not self._is_ordered[position] and rank == self._ranks[position]:
                 return position
         return None
 
@@ -166,15 +166,15 @@ class _Search:
         """Choose a literal as the next one."""
         was_empty = not self._bound
         self.ordered.append(position)
-        self._taken[position] = True
+        self._is_ordered[position] = True
         new = set(literal_variables(self._body[position])).difference(self._local, self._bound)
         self._bound |= new
-        # What an atom costs is guessed differently once anything is bound.
-        found = range(len(self._body)) if was_empty and new else self._freed(new)
-        for other in found:
-            if not self._taken[other]:
-                self._missing[other] -= new
-                self._rank_again(other)
+        # The first bound variable changes the cost estimates of all atoms.
+        affected = range(len(self._body)) if was_empty and new else self._freed(new)
+        for affected_position in affected:
+            if not self._is_ordered[affected_position]:
+                self._missing[affected_position] -= new
+                self._update_rank(affected_position)
 
     def _freed(self, new: set[Variable]) -> list[int]:
         """Return the positions of the literals that have one of these variables, each once."""
@@ -190,7 +190,7 @@ class _Search:
             return set(variables_of(literal.expression))
         return set(literal_variables(literal)).difference(self._local)
 
-    def _rank_again(self, position: int) -> None:
+    def _update_rank(self, position: int) -> None:
         """Put the literal into the heap if it can come next."""
         if not self._missing[position]:
             self._ranks[position] = rank = self._rank(self._body[position], self._bound)
@@ -242,15 +242,17 @@ def split(program: Program) -> Program:
 
 
 def split_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """The rules split, and none twice: what counts instances counts them once."""
-    return tuple(dict.fromkeys(part for rule in rules for part in split_rule(rule)))
+    """Split the rules and remove duplicates, so that maintainers that count instances count each once."""
+    return tuple(dict.fromkeys(split_one for rule in rules for split_one in split_rule(rule)))
 
 
 def split_rule(rule: Rule) -> tuple[Rule, ...]:
-    """The rules that a rule is maintained by, in the order in which they read one another."""
+    """The rules by which a rule is maintained; each reads only relations of those before it."""
     if not rule.aggregations:
         return pieces(rule)
-    auxiliary = Atom(auxiliary_name(rule), (*rule.group, *(made.variable for made in rule.aggregations)))
+    auxiliary = Atom(
+        auxiliary_name(rule), (*rule.group, *(aggregation.variable for aggregation in rule.aggregations))
+    )
     return (
         *pieces(replace(rule, head=auxiliary, after=(), name=None)),
         replace(rule, body=(auxiliary, *rule.after), group=(), aggregations=(), after=()),
@@ -258,7 +260,7 @@ def split_rule(rule: Rule) -> tuple[Rule, ...]:
 
 
 def auxiliary_name(rule: Rule) -> str:
-    """The name of a rule's auxiliary relation: the same for the same aggregates, wherever the rule stands."""
+    """The name of a rule's auxiliary relation; rules with the same aggregates share it."""
     return _named(rule, (rule.body, rule.group, rule.aggregations))
 
 
@@ -288,20 +290,20 @@ def _pieces(rule: Rule, body: tuple[Literal, ...]) -> Iterator[Rule]:
         variable: position for position, literal in enumerate(body) for variable in literal_variables(literal)
     }
     last.update(dict.fromkeys(_needed(rule), len(body)))  # where each variable is used for the last time
-    left = sum(map(_reads, body))
-    known: dict[Variable, None] = {}
+    reads_left = sum(map(_reads, body))
+    columns: dict[Variable, None] = {}
     piece: list[Literal] = []
-    read = 0
+    reads_in_piece = 0
     for position, literal in enumerate(body):
         piece.append(literal)
         if not isinstance(literal, Negation):
-            known.update(dict.fromkeys(literal_variables(literal)))
-        read, left = read + _reads(literal), left - _reads(literal)
-        if read == PIECE and left:
-            known = {variable: None for variable in known if last[variable] > position}
-            found = Atom(_named(rule, (tuple(piece), tuple(known))), tuple(known))
-            yield replace(rule, head=found, body=tuple(piece), group=(), aggregations=(), after=(), name=None)
-            piece, read = [found], 0
+            columns.update(dict.fromkeys(literal_variables(literal)))
+        reads_in_piece, reads_left = reads_in_piece + _reads(literal), reads_left - _reads(literal)
+        if reads_in_piece == PIECE and reads_left:
+            columns = {variable: None for variable in columns if last[variable] > position}
+            head = Atom(_named(rule, (tuple(piece), tuple(columns))), tuple(columns))
+            yield replace(rule, head=head, body=tuple(piece), group=(), aggregations=(), after=(), name=None)
+            piece, reads_in_piece = [head], 0
     yield replace(rule, body=tuple(piece))
 
 
@@ -321,6 +323,8 @@ def _needed(rule: Rule) -> Iterator[Variable]:
 
 
 def _named(rule: Rule, meaning: tuple[object, ...]) -> str:
+    from hashlib import blake2b
+
     digest = blake2b(repr(meaning).encode(), digest_size=DIGEST_BYTES).hexdigest()
     return f"{rule.head.predicate}{SEPARATOR}{digest}"
 
@@ -387,13 +391,13 @@ class ClosureModule:
 
     def is_like(self, other: ClosureModule) -> bool:
         """Whether the same structure serves the other module, whose external rules may differ."""
-        mine, others = ((each.predicate, each.kind, each.source, each.is_linear) for each in (self, other))
-        return mine == others
+        keys = ((module.predicate, module.kind, module.source, module.is_linear) for module in (self, other))
+        return next(keys) == next(keys)
 
     def rewritten(self) -> dict[Rule, Rule | None]:
-        """What becomes of each rule: those of external facts derive the source, those owned go.
+        """Map each rule to its replacement: external rules derive the source, owned rules are dropped.
 
-        The first that is owned gives way to the rule that says what the predicate is read from.
+        The first owned rule is replaced by the rule that declares what the predicate reads.
         """
         marker = Rule(Atom(self.predicate, PAIR), (Atom(self.source, PAIR),))
         rules: dict[Rule, Rule | None] = dict.fromkeys((*self.external_rules, *self.owned_rules))
@@ -411,7 +415,7 @@ FIRST, LAST, MIDDLE = range(3)
 
 
 def recognise(stratum: Stratum) -> ClosureModule | None:
-    """The module for a stratum whose recursive rules do nothing but close its predicate, else None.
+    """The module for a stratum whose recursive rules only close its predicate, else None.
 
     >>> from tidelog.logic.resolve import resolve
     >>> from tidelog.logic.strata import strata
@@ -433,9 +437,11 @@ def recognise(stratum: Stratum) -> ClosureModule | None:
 
 
 def rewrite(rules: Mapping[Rule, int], modules: Iterable[ClosureModule]) -> dict[Rule, int]:
-    """The numbered rules with the predicates of modules closed by them, not by rules."""
-    becomes = {rule: made for module in modules for rule, made in module.rewritten().items()}
-    rewritten = ((becomes.get(rule, rule), number) for rule, number in rules.items())
+    """Replace the rules of closed predicates; the modules maintain these closures instead."""
+    replacements = {
+        rule: replacement for module in modules for rule, replacement in module.rewritten().items()
+    }
+    rewritten = ((replacements.get(rule, rule), number) for rule, number in rules.items())
     return {rule: number for rule, number in rewritten if rule is not None}
 
 

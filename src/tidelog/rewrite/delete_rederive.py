@@ -22,7 +22,7 @@ Invariant: after any change of the given facts, `p` has exactly the facts that t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 
 from tidelog.logic.equality_axioms import has_equality
@@ -40,6 +40,7 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.strata import strata
 from tidelog.logic.values import ColumnType
+from tidelog.records import dataclass
 from tidelog.rewrite.renaming import assigned_or_tested
 
 OLD, GIVEN, INSERTED, DELETED = "old", "given", "inserted", "deleted"
@@ -119,10 +120,10 @@ def afterwards(
         if name in rewriting.inserted:
             rewriting.add(rewriting.all_facts(name), rewriting.atom(name, INSERTED))
     facts = tuple(rewriting.facts(changed, derived))
-    known = {**program.predicates, **rewriting.predicates}
+    predicates = {**program.predicates, **rewriting.predicates}
     rules = (*program.rules, *rewriting.rules)
     return MaintenanceProgram(
-        replace(program, rules=rules, predicates=known, facts=facts, outputs=(), queries=()),
+        replace(program, rules=rules, predicates=predicates, facts=facts, outputs=(), queries=()),
         old,
         explicit,
         {name: rewriting.relation(name, INSERTED) for name in sorted(rewriting.inserted)},
@@ -151,7 +152,7 @@ class _Rewriting:
         return self.given | self.inserted | self.deleted | {fact.predicate for fact in self.program.facts}
 
     def maintenance(self) -> MaintenanceProgram:
-        """Return all rules, and where facts are given."""
+        """Return all rules, and the relations into which facts are loaded."""
         program, derived = self.program, self.program.derived
         changed = self.inserted | self.deleted
         for name in sorted(changed - derived):
@@ -160,11 +161,11 @@ class _Rewriting:
             self._stratum(frozenset(stratum.predicates), stratum.rules)
         reached = self.may_gain | self.may_lose
         facts = tuple(self.facts(reached, derived))
-        known = {**program.predicates, **self.predicates}
-        made = replace(program, rules=tuple(self.rules), predicates=known, facts=facts)
-        made = replace(made, outputs=(), queries=())
+        predicates = {**program.predicates, **self.predicates}
+        rewritten = replace(program, rules=tuple(self.rules), predicates=predicates, facts=facts)
+        rewritten = replace(rewritten, outputs=(), queries=())
         return MaintenanceProgram(
-            made,
+            rewritten,
             {
                 name: self.relation(name, OLD) if name in reached else name
                 for name in sorted(reached | derived)
@@ -186,11 +187,11 @@ class _Rewriting:
     # ---- relations
 
     def relation(self, predicate: str, kind: str) -> str:
-        """Return the relation of a kind that belongs to a predicate, which is defined if it is not."""
+        """Return the relation of this kind for a predicate; define it if necessary."""
         name = f"{predicate} {kind}"
         if name not in self.predicates:
-            known = self.program.predicates[predicate]
-            self.predicates[name] = replace(known, name=name, written=name)
+            original = self.program.predicates[predicate]
+            self.predicates[name] = replace(original, name=name, written=name)
         return name
 
     def atom(self, predicate: str, kind: str, terms: tuple[Term, ...] | None = None) -> Atom:
@@ -232,7 +233,9 @@ class _Rewriting:
     def _stratum(self, names: frozenset[str], rules: Sequence[Rule]) -> None:
         """Make the rules of predicates that depend on one another, if a change gets there."""
         breaks, makes = [rule for rule in rules if self._breaks(rule)], list(filter(self._makes, rules))
-        aggregates = any(rule.aggregations for rule in (*breaks, *makes))  # a fact goes, another one comes
+        aggregates = any(
+            rule.aggregations for rule in (*breaks, *makes)
+        )  # one fact is deleted, another inserted
         loses = bool(aggregates or breaks or self.deleted & names)
         gains = bool(aggregates or makes or self.inserted & names)
         if not loses and not gains:
@@ -248,13 +251,13 @@ class _Rewriting:
                 self._rule(rule, names, loses)
 
     def _breaks(self, rule: Rule) -> bool:
-        """Whether instances of a rule may break by what has changed below."""
+        """Whether changes in lower strata may break instances of a rule."""
         return any(atom.predicate in self.may_lose for atom in rule.positive) or any(
             atom.predicate in self.may_gain for atom in rule.negated
         )
 
     def _makes(self, rule: Rule) -> bool:
-        """Whether a rule may have new instances by what has changed below."""
+        """Whether changes in lower strata may give a rule new instances."""
         return any(atom.predicate in self.may_gain for atom in rule.positive) or any(
             atom.predicate in self.may_lose for atom in rule.negated
         )
@@ -273,17 +276,17 @@ class _Rewriting:
         self.add(added, candidate, Negation(kept))
         self.add(self.all_facts(name), kept)
         self.add(self.all_facts(name), added)
-        given, inserted = self.atom(name, GIVEN), self.atom(name, INSERTED)
+        explicit, inserted = self.atom(name, GIVEN), self.atom(name, INSERTED)
         withdrawn = self.atom(name, WITHDRAWN)
         if name in self.inserted:
             self.add(candidate, inserted)
         if name in self.deleted:
             unless = (Negation(inserted),) if name in self.inserted else ()
-            self.add(withdrawn, self.atom(name, DELETED), given, *unless)
+            self.add(withdrawn, self.atom(name, DELETED), explicit, *unless)
             self.add(overdeleted, withdrawn)
         if loses and name in self.explicit:
             unless = (Negation(withdrawn),) if name in self.deleted else ()
-            self.add(candidate, overdeleted, given, *unless)
+            self.add(candidate, overdeleted, explicit, *unless)
 
     def _rule(self, rule: Rule, names: frozenset[str], loses: bool) -> None:
         """Make the rules for the broken and the new instances of a rule."""
@@ -293,8 +296,8 @@ class _Rewriting:
             for body in self._broken(rule, names):
                 self.add(overdeleted, *body)
             bound = {variable for atom in rule.positive for variable in literal_variables(atom)}
-            seen = self.atom(head.predicate, OVERDELETED, _hidden(head.terms, bound))
-            self.add(self.atom(head.predicate, CANDIDATE, head.terms), seen, *rule.body)
+            affected = self.atom(head.predicate, OVERDELETED, _hidden(head.terms, bound))
+            self.add(self.atom(head.predicate, CANDIDATE, head.terms), affected, *rule.body)
         for body in self._made(rule, names):
             self.add(self.atom(head.predicate, CANDIDATE, head.terms), *body)
 
@@ -306,18 +309,18 @@ class _Rewriting:
         if not loses:
             return
         head = rule.head
-        shown = tuple(dict.fromkeys(term for term in head.terms if term in rule.group))
-        facts = _hidden(head.terms, set(shown))
-        touched = self._group(head.predicate, f"{TOUCHED} {number}", shown)
-        redone = self._group(head.predicate, f"{REDONE} {number}", shown)
+        group = tuple(dict.fromkeys(term for term in head.terms if term in rule.group))
+        facts = _hidden(head.terms, set(group))
+        touched_group = self._group(head.predicate, f"{TOUCHED} {number}", group)
+        redone_group = self._group(head.predicate, f"{REDONE} {number}", group)
         for body in (*self._broken(rule, frozenset()), *self._made(rule, frozenset())):
-            self.add(touched, *body)
+            self.add(touched_group, *body)
         overdeleted = self.atom(head.predicate, OVERDELETED, facts)
-        self.add(overdeleted, touched, self.atom(head.predicate, OLD, facts))
-        self.add(redone, touched)
-        self.add(redone, overdeleted)
+        self.add(overdeleted, touched_group, self.atom(head.predicate, OLD, facts))
+        self.add(redone_group, touched_group)
+        self.add(redone_group, overdeleted)
         candidate = self.atom(head.predicate, CANDIDATE, head.terms)
-        grouped = (redone, *(assigned_or_tested(each, redone.terms) for each in rule.body))
+        grouped = (redone_group, *(assigned_or_tested(literal, redone_group.terms) for literal in rule.body))
         self.rules.append(replace(rule, head=candidate, body=grouped, name=None))
 
     def _group(self, predicate: str, kind: str, variables: tuple[Term, ...]) -> Atom:
@@ -332,32 +335,32 @@ class _Rewriting:
         """Yield bodies of old instances in each of which one literal may hold no longer."""
         old = [self._before(literal, names) for literal in rule.body]
         for position, literal in enumerate(rule.body):
-            found: Literal | None = None
+            changed: Literal | None = None
             match literal:
                 case Atom(predicate, terms) if predicate in names:
-                    found = self.atom(predicate, OVERDELETED, terms)
+                    changed = self.atom(predicate, OVERDELETED, terms)
                 case Atom(predicate, terms) if predicate in self.may_lose:
-                    found = self.atom(predicate, LOST, terms)
+                    changed = self.atom(predicate, LOST, terms)
                 case Negation(Atom(predicate, terms)) if predicate in self.may_gain:
-                    found = self.atom(predicate, GAINED, terms)
-            if found is not None:
-                yield [*old[:position], found, *old[position + 1 :]]
+                    changed = self.atom(predicate, GAINED, terms)
+            if changed is not None:
+                yield [*old[:position], changed, *old[position + 1 :]]
 
     def _made(self, rule: Rule, names: frozenset[str]) -> Iterator[list[Literal]]:
         """Yield bodies of instances in each of which one literal may be new."""
         for position, literal in enumerate(rule.body):
-            found: list[Literal] = []
+            changed: list[Literal] = []
             match literal:
                 case Atom(predicate, terms) if predicate in names:
-                    found = [self.atom(predicate, ADDED, terms)]
+                    changed = [self.atom(predicate, ADDED, terms)]
                 case Atom(predicate, terms) if predicate in self.may_gain:
-                    found = [self.atom(predicate, GAINED, terms)]
+                    changed = [self.atom(predicate, GAINED, terms)]
                 case Negation(Atom(predicate, terms)) if predicate in self.may_lose:
-                    others = (each for at, each in enumerate(rule.body) if at != position)
-                    used = {variable for each in others for variable in literal_variables(each)}
-                    found = [self.atom(predicate, LOST, _hidden(terms, used)), literal]
-            if found:
-                yield [*rule.body[:position], *found, *rule.body[position + 1 :]]
+                    other_literals = (other for at, other in enumerate(rule.body) if at != position)
+                    used = {variable for other in other_literals for variable in literal_variables(other)}
+                    changed = [self.atom(predicate, LOST, _hidden(terms, used)), literal]
+            if changed:
+                yield [*rule.body[:position], *changed, *rule.body[position + 1 :]]
 
     def _before(self, literal: Literal, names: frozenset[str]) -> Literal:
         """Return a literal about facts as they were."""
@@ -371,9 +374,9 @@ class _Rewriting:
         return literal
 
 
-def _hidden(terms: tuple[Term, ...], shown: Collection[Term]) -> tuple[Term, ...]:
-    """Return terms with other variables in place of those that are not shown."""
+def _hidden(terms: tuple[Term, ...], visible: Collection[Term]) -> tuple[Term, ...]:
+    """Return the terms; a variable that is not visible is replaced by one that matches anything."""
     return tuple(
-        Variable(f"_any {term.name}") if isinstance(term, Variable) and term not in shown else term
+        Variable(f"_any {term.name}") if isinstance(term, Variable) and term not in visible else term
         for term in terms
     )

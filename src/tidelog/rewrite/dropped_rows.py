@@ -13,7 +13,7 @@ are derived twice.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from tidelog.errors import DataError, Diagnostic, Span, codes
@@ -32,6 +32,7 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.strata import entangled
 from tidelog.logic.values import ColumnType, string
+from tidelog.records import dataclass
 from tidelog.rewrite.renaming import with_predicates
 
 KEPT: Final = "tag:tidelog,kept:"  # followed by a predicate: its rows without those that are left out
@@ -57,8 +58,8 @@ class Drop:
 def with_drops(program: Program, drops: Sequence[Drop], given: Collection[str]) -> Program:
     """Return a program in which rows are left out; `given` are the predicates that have sources.
 
-    Since rules derive what remains, every engine and every way to maintain facts keeps it right: a row comes
-    back when its violation goes. Raise `DataError` where that has no meaning.
+    Since rules derive the remaining rows, every engine and maintainer keeps them up to date: a row reappears
+    when its violation is resolved. Raise `DataError` where that has no meaning.
     """
     if not drops:
         return program
@@ -80,36 +81,36 @@ def with_drops(program: Program, drops: Sequence[Drop], given: Collection[str]) 
             predicates[names[name]] = replace(predicates[name], name=names[name])
             if name in explicit:
                 shown = predicates[name].written
-                drop = next(each for each in drops if each.predicate == seer)
+                drop = next(candidate for candidate in drops if candidate.predicate == seer)
                 message = f"`{shown}` is given and derived, and `{drop.shown}` reads `{drop.of}` through it"
                 help = "move these rows to a separate predicate, and derive this one from it by a rule"
                 faults.append(Diagnostic(codes.NO_PREDICATE, message, drop.span, help))
-        seen = {name: new for name, new in kept.items() if name not in whole} | names
+        names_read = {name: new for name, new in kept.items() if name not in whole} | names
         for rule in program.rules:
             if rule.head.predicate == seer or rule.head.predicate in names:
-                rules.append(_reading(rule, seen, names))
-    for of in kept:
-        some = [drop for drop in drops if drop.of == of]
-        whole_of = program.predicates[of]
-        predicates[kept[of]] = replace(whole_of, name=kept[of])
-        aside = _aside(whole_of)
-        predicates[aside.name] = aside
-        rules += _rules_of(whole_of, aside.name, some, program)
+                rules.append(_reading(rule, names_read, names))
+    for name in kept:
+        drops_of_predicate = [drop for drop in drops if drop.of == name]
+        predicate = program.predicates[name]
+        predicates[kept[name]] = replace(predicate, name=kept[name])
+        dropped = _dropped_predicate(predicate)
+        predicates[dropped.name] = dropped
+        rules += _rules_of(predicate, dropped.name, drops_of_predicate, program)
     if faults:
         raise DataError(faults)
-    made = replace(program, predicates=predicates, rules=tuple(rules))
-    _check_strata(program, made, drops)
-    return made
+    rewritten = replace(program, predicates=predicates, rules=tuple(rules))
+    _check_strata(program, rewritten, drops)
+    return rewritten
 
 
 def tables_of(program: Program) -> dict[str, Predicate]:
     """Return the predicates that are published, by the names of their tables."""
     return {
-        each.written: each
-        for each in program.predicates.values()
-        if each.name != BOTTOM
-        and not each.name.startswith(_BEFORE)
-        and KEPT + each.name not in program.predicates
+        predicate.written: predicate
+        for predicate in program.predicates.values()
+        if predicate.name != BOTTOM
+        and not predicate.name.startswith(_BEFORE)
+        and KEPT + predicate.name not in program.predicates
     }
 
 
@@ -137,24 +138,26 @@ def public_name(name: str) -> str:
 
 
 def restored_names(then: Program, now: Program) -> Program:
-    """Return a program that was read back from its text, with predicates called as today's program does."""
-    known = {
-        name: replace(each, written=now.predicates[name].written) if name in now.predicates else each
-        for name, each in then.predicates.items()
+    """Return `then`, a program parsed from stored text, with predicates written as in the program `now`."""
+    predicates = {
+        name: replace(predicate, written=now.predicates[name].written)
+        if name in now.predicates
+        else predicate
+        for name, predicate in then.predicates.items()
     }
-    return replace(then, predicates=known)
+    return replace(then, predicates=predicates)
 
 
 def check_rules(before: Program, after: Program) -> None:
-    """Raise `DataError` if rules that come read all rows of a predicate of which some are left out."""
+    """Raise `DataError` if an inserted rule reads all rows of a predicate of which some are dropped."""
     added = set(after.rules) - set(before.rules)
     dropped = {name for name in before.predicates if KEPT + name in before.predicates}
     faults = []
     for rule in added:
         for atom in rule.body_atoms:
             if atom.predicate in dropped:
-                shown = before.predicates[atom.predicate].written
-                message = f"an inserted rule reads `{shown}`, of which an [[expect]] drops rows"
+                written = before.predicates[atom.predicate].written
+                message = f"an inserted rule reads `{written}`, of which an [[expect]] drops rows"
                 faults.append(Diagnostic(codes.NO_PREDICATE, message, rule.span, "add it to the program"))
     if faults:
         raise DataError(faults)
@@ -174,7 +177,7 @@ def _faults(program: Program, drops: Sequence[Drop]) -> Iterator[Diagnostic]:
 
 
 def _helpers(program: Program, seer: str, whole: Collection[str], ends: Collection[str]) -> list[str]:
-    """Return the predicates through which one sees all rows of others; the search ends at some predicates."""
+    """Return the predicates through which `seer` reads all rows of `whole`; do not search below `ends`."""
     body: dict[str, set[str]] = {}
     for rule in program.rules:
         body.setdefault(rule.head.predicate, set()).update(rule.read)
@@ -184,24 +187,24 @@ def _helpers(program: Program, seer: str, whole: Collection[str], ends: Collecti
             if name not in reached and name not in ends:
                 reached.add(name)
                 waiting.append(name)
-    found: set[str] = set()
+    helpers: set[str] = set()
     size = -1
-    while size != len(found):
-        size = len(found)
-        found |= {
-            name for name in reached - {seer} if not body.get(name, set()).isdisjoint(found | set(whole))
+    while size != len(helpers):
+        size = len(helpers)
+        helpers |= {
+            name for name in reached - {seer} if not body.get(name, set()).isdisjoint(helpers | set(whole))
         }
-    return sorted(found)
+    return sorted(helpers)
 
 
 def _reading(rule: Rule, names: Mapping[str, str], heads: Mapping[str, str] = {}) -> Rule:
-    """Return a rule that reads other predicates in place of some, and perhaps derives another one."""
+    """Rename predicates in the body of a rule, and in its head according to `heads`."""
     head = replace(rule.head, predicate=heads.get(rule.head.predicate, rule.head.predicate))
     return replace(with_predicates(rule, names), head=head)
 
 
-def _aside(whole: Predicate) -> Predicate:
-    """Return the predicate of the rows of another one that are left out."""
+def _dropped_predicate(whole: Predicate) -> Predicate:
+    """Return the predicate of the dropped rows of a predicate, with the reason as its last column."""
     reason = free_name(_REASON, set(whole.names))
     return replace(
         whole,
@@ -213,17 +216,17 @@ def _aside(whole: Predicate) -> Predicate:
     )
 
 
-def _rules_of(whole: Predicate, aside: str, drops: Sequence[Drop], program: Program) -> Iterator[Rule]:
-    """Yield the rules of what is kept, and of what is left out, each row with the first reason."""
+def _rules_of(whole: Predicate, dropped: str, drops: Sequence[Drop], program: Program) -> Iterator[Rule]:
+    """Yield the rules of the remaining rows and of the dropped ones, each with its first reason."""
     terms = tuple(Variable(f"x{position}") for position in range(whole.arity))
-    every = Atom(whole.name, terms)
-    seen = [_violated(drop, program, terms, number) for number, drop in enumerate(drops)]
+    row = Atom(whole.name, terms)
+    violations = [_violated(drop, program, terms, number) for number, drop in enumerate(drops)]
     name = f"{whole.written} without dropped rows"
-    yield Rule(Atom(KEPT + whole.name, terms), (every, *map(Negation, seen)), name=name)
-    for number, (drop, atom) in enumerate(zip(drops, seen, strict=True)):
-        head = Atom(aside, (*terms, Constant(string(drop.shown))))
+    yield Rule(Atom(KEPT + whole.name, terms), (row, *map(Negation, violations)), name=name)
+    for number, (drop, atom) in enumerate(zip(drops, violations, strict=True)):
+        head = Atom(dropped, (*terms, Constant(string(drop.shown))))
         yield Rule(
-            head, (every, atom, *map(Negation, seen[:number])), name=f"{whole.written} that is dropped"
+            head, (row, atom, *map(Negation, violations[:number])), name=f"{whole.written} that is dropped"
         )
 
 
@@ -237,15 +240,15 @@ def _violated(drop: Drop, program: Program, terms: tuple[Variable, ...], number:
     )
 
 
-def _check_strata(program: Program, made: Program, drops: Sequence[Drop]) -> None:
-    """Raise `DataError` if which rows are left out depends on which are left out."""
-    known = {(each.rule.head.predicate, each.predicate) for each in entangled(program.rules)}
+def _check_strata(program: Program, rewritten: Program, drops: Sequence[Drop]) -> None:
+    """Raise `DataError` if dropping rows depends on itself."""
+    existing = {(offence.rule.head.predicate, offence.predicate) for offence in entangled(program.rules)}
     faults = []
-    for each in entangled(made.rules):
-        if (each.head, each.predicate) in known:
+    for offence in entangled(rewritten.rules):
+        if (offence.head, offence.predicate) in existing:
             continue
         for drop in drops:
-            if each.predicate == drop.predicate and each.head in (KEPT + drop.of, drop.of + _DROPPED):
+            if offence.predicate == drop.predicate and offence.head in (KEPT + drop.of, drop.of + _DROPPED):
                 message = (
                     f"rows of `{drop.of}` cannot be dropped by `{drop.predicate}`: which rows of "
                     f"`{drop.predicate}` there are depends on which of `{drop.of}` are dropped"

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tidelog.logic.program import (
     Assignment,
@@ -32,10 +32,11 @@ from tidelog.logic.program import (
     literal_variables,
 )
 from tidelog.logic.strata import strata
+from tidelog.records import dataclass
 from tidelog.rewrite.auxiliary_relations import PAIR, ClosureKind, ClosureModule, recognise
 from tidelog.rewrite.renaming import renamed_rule
 
-EXTERNAL = "external"  # what a closure begins with
+EXTERNAL = "external"  # names the relation of a closure's external facts
 BOTH_WAYS = "both ways"  # the same, forth and back
 MIDDLE = Variable("m")
 
@@ -47,7 +48,7 @@ class Guarded:
     head: Atom
     guard: Atom | None
     body: tuple[Literal, ...]
-    rule: Rule  # that it was made of
+    rule: Rule  # the original
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ def factor(
 
 
 def relaxed(predicate: str, rules: Sequence[Rule], adornment: str, ages: Sequence[int]) -> str:
-    """The adornment; if it binds all, and recursion hands some arguments on unchanged, one that binds less.
+    """The adornment; if it binds everything and the recursion passes arguments on unchanged, a weaker one.
 
     To decide whether one node reaches another it is as good to know all that the one reaches, or all that
     reaches the other. Of the two, the arguments stay bound that were bound earlier according to `ages`:
@@ -154,43 +155,49 @@ def linearise(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     """
     rules = tuple(rules)
     modules = [module for stratum in strata(rules) if (module := recognise(stratum)) is not None]
-    becomes = {
-        rule: made
+    replacements = {
+        rule: replacement
         for module in modules
         if module.external_rules and not module.is_linear
-        for rule, made in _linear(module).items()
+        for rule, replacement in _linear(module).items()
     }
-    return tuple(dict.fromkeys(made for rule in rules for made in becomes.get(rule, (rule,))))
+    return tuple(
+        dict.fromkeys(replacement for rule in rules for replacement in replacements.get(rule, (rule,)))
+    )
 
 
 def _linear(module: ClosureModule) -> dict[Rule, tuple[Rule, ...]]:
-    """What becomes of each rule of a closure."""
+    """Map each rule of a closure to its right-linear replacements."""
     first, *others = module.owned_rules
-    becomes: dict[Rule, tuple[Rule, ...]] = dict.fromkeys(others, ())
+    replacements: dict[Rule, tuple[Rule, ...]] = dict.fromkeys(others, ())
     source = module.copied
     if source is None:
         source = f"{module.predicate} {EXTERNAL}"
-        becomes.update(
+        replacements.update(
             {rule: (replace(rule, head=Atom(source, rule.head.terms)),) for rule in module.external_rules}
         )
     else:
-        becomes.update(dict.fromkeys(module.external_rules, ()))
-    made: list[Rule] = []
+        replacements.update(dict.fromkeys(module.external_rules, ()))
+    symmetric_rules: list[Rule] = []
     if module.kind is ClosureKind.EQUIVALENCE:
-        both = f"{module.predicate} {BOTH_WAYS}"
-        made += [Rule(Atom(both, PAIR), (Atom(source, ends),)) for ends in (PAIR, PAIR[::-1])]
-        source = both
+        symmetric = f"{module.predicate} {BOTH_WAYS}"
+        symmetric_rules += [Rule(Atom(symmetric, PAIR), (Atom(source, ends),)) for ends in (PAIR, PAIR[::-1])]
+        source = symmetric
     head = Atom(module.predicate, PAIR)
     step = (Atom(source, (PAIR[0], MIDDLE)), Atom(module.predicate, (MIDDLE, PAIR[1])))
-    becomes[first] = (*made, Rule(head, (Atom(source, PAIR),)), replace(first, head=head, body=step))
-    return becomes
+    replacements[first] = (
+        *symmetric_rules,
+        Rule(head, (Atom(source, PAIR),)),
+        replace(first, head=head, body=step),
+    )
+    return replacements
 
 
 # ---- shapes
 
 
 def _shape(predicate: str, rules: Sequence[Rule], binding: Binding) -> _Shape | None:
-    """The rules sorted by how they recur, None if some do so in another way."""
+    """Sort the rules by their form of recursion; return None if one has another form."""
     ends, right, left = [], [], []
     for rule in rules:
         if rule.aggregations:
@@ -233,16 +240,16 @@ def _is_right_linear(step: _Step, binding: Binding) -> bool:
     """Whether free arguments are carried along, and all others known before the recursive atom is matched."""
     if not all(_is_carried(step, position) for position in binding.free):
         return False
-    known = {term for term in binding.bound_terms(step.rule.head) if isinstance(term, Variable)}
-    known |= set(_bound_by(step.rest))
+    available = {term for term in binding.bound_terms(step.rule.head) if isinstance(term, Variable)}
+    available |= set(_bound_by(step.rest))
     requested = {term for term in binding.bound_terms(step.call) if isinstance(term, Variable)}
-    used = {
+    rest_variables = {
         variable
         for literal in step.rest
         if not isinstance(literal, Negation)
         for variable in literal_variables(literal)
     }
-    return requested <= known and used <= known
+    return requested <= available and rest_variables <= available
 
 
 def _bound_by(body: Iterable[Literal]) -> Iterator[Variable]:
@@ -255,7 +262,7 @@ def _bound_by(body: Iterable[Literal]) -> Iterator[Variable]:
 
 
 def _steps_are_ends(shape: _Shape, binding: Binding) -> bool:
-    """Whether what recursion steps along is what it ends with."""
+    """Whether the recursive steps and the exit rules read the same relation."""
     if len(binding.bound) != len(binding.free):
         return False
     ends = {
@@ -293,7 +300,7 @@ def _closure(shape: _Shape, binding: Binding, adorned: str, magic: str) -> Itera
 
 
 def _contextual(shape: _Shape, binding: Binding, adorned: str, magic: str, context: str) -> Iterator[Guarded]:
-    """What is demanded on behalf of what, and the answers that follow from it."""
+    """The rules of the context, which relates demands to their origin, and of the answers from it."""
     rule = shape.right[0].rule
     begin = fresh(None, len(binding.bound))
     yield Guarded(Atom(context, (*begin, *begin)), Atom(magic, begin), (), Rule(rule.head, ()))
@@ -315,7 +322,7 @@ def _contextual(shape: _Shape, binding: Binding, adorned: str, magic: str, conte
 def fresh(rule: Rule | None, count: int) -> tuple[Variable, ...]:
     """Return `count` variables that a rule does not have."""
     literals = () if rule is None else (rule.head, *rule.body)
-    taken = {variable.name for literal in literals for variable in literal_variables(literal)}
-    names = (f"from{number}" if number else "from" for number in range(count + len(taken) + 1))
-    free = [name for name in names if name not in taken]
+    used = {variable.name for literal in literals for variable in literal_variables(literal)}
+    names = (f"from{number}" if number else "from" for number in range(count + len(used) + 1))
+    free = [name for name in names if name not in used]
     return tuple(Variable(name) for name in free[:count])

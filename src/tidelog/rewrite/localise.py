@@ -30,7 +30,7 @@ has the facts of the original program, and each copy has exactly those of them t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from tidelog.errors import counted
@@ -49,6 +49,7 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.values import ColumnType
+from tidelog.records import dataclass
 from tidelog.rewrite.localise_homes import (
     EVERYWHERE,
     FIRST,
@@ -101,7 +102,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where new facts of a local relation go.
+    """The copy to which new facts of a local relation are sent.
 
     A `replicated` relation is the same at every task: each keeps what belongs to it, and nothing is sent.
     """
@@ -113,7 +114,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """What became of a rule, and why."""
+    """The local rules that replace a rule, and why."""
 
     rule: Rule
     local: tuple[Rule, ...]
@@ -142,7 +143,7 @@ class Localised:
     cost: float  # estimated rows that are sent, or stored in addition to the homes
 
     def describe(self) -> str:
-        """Say where relations lie and how rules are run, a line for each."""
+        """Describe where relations lie and how rules are run, one line each."""
         relations = {**self.copies, **self.auxiliaries}
         lines = [f"{name}: {', '.join(map(_described, copies))}." for name, copies in relations.items()]
         rules = [f"{named(reason.rule)}: {reason.text}" for reason in self.reasons]
@@ -157,9 +158,9 @@ def localise(program: Program, sizes: Sizes, tasks: int) -> Localised:
     plan = _Candidate.of(program, select(program, constants=False), sizes, tasks)
     selected = select(program, constants=True)
     if selected.rules != plan.program.rules:
-        whole = _Candidate.of(program, selected, sizes, tasks)
-        fewer = select(program, constants=True, without=whole.divided_selections())
-        plan = _cheapest(plan, whole, _Candidate.of(program, fewer, sizes, tasks))
+        with_constants = _Candidate.of(program, selected, sizes, tasks)
+        undivided = select(program, constants=True, without=with_constants.divided_selections())
+        plan = _cheapest(plan, with_constants, _Candidate.of(program, undivided, sizes, tasks))
     split = split_heavy(plan.program, sizes)
     if split.heavy:
         plan = _cheapest(plan, _Candidate.of(program, split.program, split.sizes, tasks, split.heavy))
@@ -228,31 +229,31 @@ def levels(parts: Iterable[Stratum], merged: Collection[Rule] = ()) -> dict[str,
 
     The aggregates of `merged` rules are computed in parts.
     """
-    found: dict[str, int] = {}
+    gates_of: dict[str, int] = {}
     for stratum in parts:
-        read = (found.get(atom.predicate, 0) for rule in stratum.rules for atom in rule.positive)
-        gates = (gate_of(rule, found) + (rule in merged) for rule in stratum.rules)
-        found.update(dict.fromkeys(stratum.predicates, max((*read, *gates))))
-    return found
+        read_gates = (gates_of.get(atom.predicate, 0) for rule in stratum.rules for atom in rule.positive)
+        rule_gates = (gate_of(rule, gates_of) + (rule in merged) for rule in stratum.rules)
+        gates_of.update(dict.fromkeys(stratum.predicates, max((*read_gates, *rule_gates))))
+    return gates_of
 
 
-def gate_of(rule: Rule, known: Mapping[str, int]) -> int:
+def gate_of(rule: Rule, levels: Mapping[str, int]) -> int:
     """Return the number of the gate that a rule waits for, 0 if it waits for none.
 
     Rows that are aggregated are sent first, so that an aggregate waits for one gate more than they do.
     """
-    negated = negation_gate(rule, known)
+    negated = negation_gate(rule, levels)
     if rule.aggregations:
-        return 1 + max((negated, *(known.get(atom.predicate, 0) for atom in rule.positive)))
+        return 1 + max((negated, *(levels.get(atom.predicate, 0) for atom in rule.positive)))
     return negated
 
 
-def negation_gate(rule: Rule, known: Mapping[str, int]) -> int:
+def negation_gate(rule: Rule, levels: Mapping[str, int]) -> int:
     """Return the number of the gate behind which all that a rule negates is complete.
 
-    What is only given is complete from the beginning.
+    Predicates without rules are complete from the beginning.
     """
-    return max((1 + known[atom.predicate] for atom in rule.negated if atom.predicate in known), default=0)
+    return max((1 + levels[atom.predicate] for atom in rule.negated if atom.predicate in levels), default=0)
 
 
 # ---- local rules
@@ -273,9 +274,11 @@ class _Emission:
     levels: dict[str, int] = field(default_factory=dict)
 
     def localised(self) -> Localised:
-        """Return all that was gathered."""
+        """Return the localised program."""
         chosen = zip(self.candidate.program.rules, self.candidate.arrangement.chosen, strict=True)
-        self.levels = levels(self.candidate.parts, {rule for rule, each in chosen if each.merged is not None})
+        self.levels = levels(
+            self.candidate.parts, {rule for rule, choice in chosen if choice.merged is not None}
+        )
         for name in self.candidate.program.predicates:
             self.copies[name] = self._copies(name)
         reasons = tuple(map(self._reason, self.candidate.program.rules, self.candidate.arrangement.chosen))
@@ -303,11 +306,11 @@ class _Emission:
         copies = tuple(
             Copy(_local(name, place), place, rows) for place in self.candidate.arrangement.copies[name]
         )
-        known = self.candidate.program.predicates[name]
-        types = self.candidate.program.types_of(known)
+        original = self.candidate.program.predicates[name]
+        types = self.candidate.program.types_of(original)
         for copy in copies:
             self.predicates[copy.relation] = replace(
-                known, name=copy.relation, written=copy.relation, types=types
+                original, name=copy.relation, written=copy.relation, types=types
             )
         if name in self.candidate.arrangement.homes:
             for copy in copies[1:]:
@@ -330,7 +333,7 @@ class _Emission:
         return copy
 
     def _outbox(self, name: str, copy: Copy, terms: tuple[Term, ...], *, replicated: bool) -> Atom:
-        """Return an atom of the outbox from which facts go to a copy."""
+        """Return an atom of the outbox from which facts are sent to a copy."""
         outbox = f"{name} {'=' if replicated else '>'}"
         self._define(outbox, len(terms))
         self._route(outbox, copy, replicated=replicated)
@@ -340,9 +343,9 @@ class _Emission:
     # ---- one rule
 
     def _reason(self, rule: Rule, chosen: Chosen) -> Reason:
-        """Return the local rules of a rule, and what they do in words."""
-        made: list[Rule] = []
-        words: list[str] = []
+        """Return the local rules of a rule, with a description."""
+        rules: list[Rule] = []
+        sentences: list[str] = []
         carried: tuple[Atom, ...] = ()
         *steps, last = chosen.plan.steps
         for step, following, places in zip(steps, chosen.plan.steps[1:], chosen.places, strict=False):
@@ -350,29 +353,29 @@ class _Emission:
             place = step.kept.index(following.key) if following.key in step.kept else EVERYWHERE
             auxiliary = self._auxiliary("join", step.kept, place, step.rows)
             head = self._outbox(auxiliary.relation, auxiliary, step.kept, replicated=False)
-            made.append(Rule(head, self._gated(rule, body)))
-            words.append(f"{_run(step.key, body)}; {_count(step.rows)} go to {where(place)}")
+            rules.append(Rule(head, self._gated(rule, body)))
+            sentences.append(f"{_run(step.key, body)}; {_count(step.rows)} go to {where(place)}")
             carried = (Atom(auxiliary.relation, step.kept),)
         body = (*carried, *_body(last, chosen.places[-1]))
         derived, text = self._last(rule, chosen, body)
-        return Reason(rule, (*made, *derived), "; ".join((*words, f"{_run(last.key, body)}; {text}.")))
+        return Reason(rule, (*rules, *derived), "; ".join((*sentences, f"{_run(last.key, body)}; {text}.")))
 
     def _last(self, rule: Rule, chosen: Chosen, body: tuple[Literal, ...]) -> tuple[tuple[Rule, ...], str]:
-        """Return the rules that derive the head from the last step, and what they do in words."""
+        """Return the rules that derive the head from the last step, with a description."""
         key, rows = chosen.plan.last.key, chosen.plan.last.rows
         if chosen.gathered is None and chosen.merged is None:
             head, text = self._head(rule, key, rows, replicated=key is None)
             return (replace(rule, head=head, body=self._gated(rule, body, bool(rule.aggregations))),), text
-        made: list[Rule] = []
-        words: list[str] = []
+        rules: list[Rule] = []
+        sentences: list[str] = []
         if chosen.gathered is not None:
             terms = target(rule)
             gathered = self._auxiliary("rows", terms, chosen.gathered, rows)
             outbox = self._outbox(gathered.relation, gathered, terms, replicated=key is None)
-            made.append(Rule(outbox, self._gated(rule, body)))
-            words.append(f"{_count(rows)} are gathered at {where(chosen.gathered)}")
+            rules.append(Rule(outbox, self._gated(rule, body)))
+            sentences.append(f"{_count(rows)} are gathered at {where(chosen.gathered)}")
             body = (Atom(gathered.relation, terms),)
-        owned, later, place = rule, 0, chosen.gathered
+        aggregate, later, place = rule, 0, chosen.gathered
         if chosen.merged is not None:
             part = Partial.of(rule)
             heads = min(rows, self.candidate.estimates.rows(rule.head.predicate))
@@ -380,7 +383,7 @@ class _Emission:
             self._define(NUMBER, 1)
             outbox = self._outbox(parts.relation, parts, part.terms, replicated=False)
             numbered = (Atom(NUMBER, (TASK,)), *body)
-            made.append(
+            rules.append(
                 Rule(
                     outbox,
                     self._gated(rule, numbered, True),
@@ -388,20 +391,22 @@ class _Emission:
                     aggregations=part.aggregations,
                 )
             )
-            words.append(f"each task's part of a group becomes one row, which goes to {where(chosen.merged)}")
+            sentences.append(
+                f"each task's part of a group becomes one row, which goes to {where(chosen.merged)}"
+            )
             body = (Atom(parts.relation, part.terms),)
-            owned, later, place = replace(rule, aggregations=part.merging), 1, chosen.merged
+            aggregate, later, place = replace(rule, aggregations=part.merging), 1, chosen.merged
         owner = rule.group[place] if isinstance(place, int) else FIRST
         head, text = self._head(
             rule, owner, self.candidate.estimates.rows(rule.head.predicate), replicated=False
         )
-        grouped = replace(owned, head=head, body=self._gated(rule, body, True, later))
-        return (*made, grouped), "; ".join((*words, text))
+        grouped = replace(aggregate, head=head, body=self._gated(rule, body, True, later))
+        return (*rules, grouped), "; ".join((*sentences, text))
 
     def _head(
         self, rule: Rule, key: Term | Fixed | None, rows: float, *, replicated: bool
     ) -> tuple[Atom, str]:
-        """Return the head over the home, or over an outbox, and where it goes in words."""
+        """Return the head over the home, or over an outbox, with a description of where it is sent."""
         name, terms = rule.head.predicate, rule.head.terms
         home = self.copies[name][0]
         if not isinstance(key, Fixed) and is_aligned(terms, home.place, key):
@@ -481,8 +486,11 @@ def _count(rows: float) -> str:
 
 def _run(key: Term | None, body: Sequence[Literal]) -> str:
     """Return in words where a step runs, and what it reads."""
-    atoms = [each.atom if isinstance(each, Negation) else each for each in body]
-    read = ", ".join(dict.fromkeys(each.predicate for each in atoms if isinstance(each, Atom))) or "nothing"
+    atoms = [literal.atom if isinstance(literal, Negation) else literal for literal in body]
+    read = (
+        ", ".join(dict.fromkeys(literal.predicate for literal in atoms if isinstance(literal, Atom)))
+        or "nothing"
+    )
     if isinstance(key, Variable):
         return f"runs at the owner of ?{key.name}, on {read}"
     return f"runs at {'every task' if key is None else 'the owner of a constant'}, on {read}"

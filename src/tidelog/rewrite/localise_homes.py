@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
 from math import inf
@@ -22,6 +21,7 @@ from typing import Final
 from tidelog.logic.program import Atom, Program, Rule, Term, Variable
 from tidelog.logic.strata import Stratum
 from tidelog.logic.type_inference import Inferred
+from tidelog.records import dataclass
 from tidelog.rewrite.localise_plans import (
     COPYING,
     SMALL,
@@ -38,7 +38,7 @@ from tidelog.rewrite.localise_rules import dividing_variables, is_divided_by, is
 PASSES: Final = 3  # over all homes in hill climbing
 SKEWED_FROM: Final = 10_000  # rows of groups for which their skew matters …
 MANY: Final = 4  # … if there are this many times more of them than partial results of all tasks
-RECURSIVE: Final = 2  # what a recursion sends costs rounds too: this many times its rows
+RECURSIVE: Final = 2  # rows sent by a recursive rule cost this many times as much: they also cost rounds
 
 
 class Fixed(Enum):
@@ -60,13 +60,13 @@ class Chosen:
     places: tuple[tuple[Place | None, ...], ...]  # of the reads of each step; None for tests
     gathered: Place | None  # where the rows of an aggregate are gathered, if the last step does not have them
     merged: Place | None  # where partial results of an aggregate are merged, if it is computed in parts
-    sent: float  # the estimated cost of what is sent, copies apart
+    sent: float  # the estimated cost of sending, without copies
     copies: frozenset[tuple[str, Place]]  # that the plan reads
 
 
 @dataclass(frozen=True)
 class Arrangement:
-    """Homes, copies, and what each rule does."""
+    """The homes and copies of relations, and the plan of each rule."""
 
     homes: Mapping[str, Place]
     chosen: tuple[Chosen, ...]  # for each rule
@@ -76,7 +76,7 @@ class Arrangement:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """A plan, and what is known of it wherever relations lie."""
+    """A plan, with what does not depend on where relations lie."""
 
     plan: DistributedPlan
     reads: tuple[StepRead, ...]  # of all steps
@@ -118,16 +118,16 @@ def arrange(
     recursive = _recursive_rules(program.rules, parts)
     inferred = types_in(program, estimates.sizes.types)
     starts = [first, {**first, **kept_arguments(parts)}]
-    found = []
+    arrangements = []
     for start in starts if starts[0] != starts[1] else starts[:1]:
         arranging = _Arranging(program, plans, estimates, tasks, dict(start), auxiliary, recursive, inferred)
         arranging.climb()
-        found.append(arranging.arrangement())
-    return min(found, key=lambda arrangement: arrangement.cost)
+        arrangements.append(arranging.arrangement())
+    return min(arrangements, key=lambda arrangement: arrangement.cost)
 
 
 def is_aligned(terms: Sequence[Term], place: Place, key: Term | None) -> bool:
-    """Whether what a step with this key derives lies at its place already."""
+    """Whether the results of a step with this key already lie at their place."""
     if isinstance(place, int):
         return key is not None and terms[place] == key
     return place is EVERYWHERE and key is None
@@ -142,8 +142,9 @@ def kept_arguments(parts: Iterable[Stratum]) -> dict[str, int]:
     for stratum in parts:
         if stratum.recursive:
             first = stratum.rules[0].head
-            tries = (_kept_from(stratum, first.predicate, position) for position in range(len(first.terms)))
-            kept.update(next((found for found in tries if found), {}))
+            positions = range(len(first.terms))
+            candidates = (_kept_from(stratum, first.predicate, position) for position in positions)
+            kept.update(next(filter(None, candidates), {}))
     return kept
 
 
@@ -197,7 +198,8 @@ class _Arranging:
         self.recursive = recursive
         self.skew = _suspected(program.rules, estimates)
         self.inferred = inferred
-        self._known: dict[tuple[int, Place, tuple[tuple[Place | None, ...], ...]], Chosen] = {}  # by shape
+        # By shape, home of the head, and places of the reads.
+        self._placed_plans: dict[tuple[int, Place, tuple[tuple[Place | None, ...], ...]], Chosen] = {}
         for _ in range(2):  # the second time each rule knows the copies that all others read
             self._choose_all(range(len(self.rules)))
 
@@ -205,8 +207,8 @@ class _Arranging:
         """Move homes, the largest relations first, as long as that makes the arrangement cheaper."""
         names = sorted(self.homes, key=lambda name: (-self.estimates.rows(name), name))
         for _ in range(PASSES):
-            moved = [self._try(name, home) for name in names for home in self._possible_homes(name)]
-            if not any(moved):
+            improvements = [self._try(name, home) for name in names for home in self._possible_homes(name)]
+            if not any(improvements):
                 return
 
     def _possible_homes(self, name: str) -> list[Place]:
@@ -216,20 +218,20 @@ class _Arranging:
         return list(range(arity))
 
     def _try(self, name: str, home: Place) -> bool:
-        """Move one home if that is cheaper, and say whether it was."""
-        before = self.homes[name]
-        if home == before:
+        """Move one home if that is cheaper; return whether it was moved."""
+        previous = self.homes[name]
+        if home == previous:
             return False
         rules = self.touching[name]
         names = {name for number in rules for name in _relations(self.rules[number])}
-        chosen = {number: self.chosen[number] for number in rules}
+        previous_plans = {number: self.chosen[number] for number in rules}
         cost = self._cost(rules, names)
         self.homes[name] = home
         self._choose_all(rules)
         if self._cost(rules, names) < cost:
             return True
-        self.homes[name] = before
-        for number, earlier in chosen.items():
+        self.homes[name] = previous
+        for number, earlier in previous_plans.items():
             self._replace(number, earlier)
         return False
 
@@ -290,12 +292,12 @@ class _Arranging:
 
     def _copy_cost(self, name: str, place: Place) -> float:
         rows = self.estimates.rows(name)
-        held = spread(rows, self.tasks) if place is EVERYWHERE else rows
+        stored = spread(rows, self.tasks) if place is EVERYWHERE else rows
         if isinstance(place, int):  # rows of heavy values lie at one task, as if that were at all of them
-            held += self.tasks * self.estimates.sizes.heavy.get((name, place), 0)
+            stored += self.tasks * self.estimates.sizes.heavy.get((name, place), 0)
         if self.homes.get(name) != place:
-            return COPYING * held
-        return held if name in self.auxiliary else held - rows
+            return COPYING * stored
+        return stored if name in self.auxiliary else stored - rows
 
     def _placed(self, number: int, shape: _Shape) -> Chosen:
         """Return the plan with the cheapest places for what it reads."""
@@ -305,9 +307,9 @@ class _Arranging:
             for step, anchor in zip(plan.steps, shape.anchors, strict=True)
         )
         home = self.homes[self.rules[number].head.predicate]
-        known = self._known.get((id(shape), home, places))
-        if known is not None:
-            return known
+        cached = self._placed_plans.get((id(shape), home, places))
+        if cached is not None:
+            return cached
         gathered, merged, sent = self._sending(self.rules[number], plan.last)
         copies = frozenset(
             (read.atom.predicate, place)
@@ -316,7 +318,7 @@ class _Arranging:
         )
         weight = RECURSIVE if number in self.recursive else 1
         chosen = Chosen(plan, places, gathered, merged, weight * (plan.moved + sent), copies)
-        self._known[id(shape), home, places] = chosen
+        self._placed_plans[id(shape), home, places] = chosen
         return chosen
 
     def _places(
@@ -342,7 +344,7 @@ class _Arranging:
     # ---- rows that a rule sends
 
     def _sending(self, rule: Rule, last: JoinStep) -> tuple[Place | None, Place | None, float]:
-        """Return where rows of an aggregate are gathered, where its parts are, and what sending costs."""
+        """Return where an aggregate's rows are gathered, where partial results are merged, and the cost."""
         home = self.homes[rule.head.predicate]
         if not rule.aggregations:
             is_here = last.key is None or is_aligned(rule.head.terms, home, last.key)
@@ -356,7 +358,7 @@ class _Arranging:
         if last.key in rule.group:
             cost = 0.0 if is_aligned(rule.head.terms, home, last.key) else results
             if can_merge and is_risky and self._is_derived(last):
-                # The size of the largest group is unknown: to divide it is better if that costs no more.
+                # The size of the largest group is unknown, so prefer dividing it at the same cost.
                 cost += parts + 1 + self.tasks * skew
             return None, None, cost
         owner, results = self._owner(rule, home, results)
@@ -398,12 +400,12 @@ def _anchor(step: JoinStep, estimates: Estimates) -> StepRead | None:
 
 
 def _rules_by_predicate(rules: Sequence[Rule]) -> dict[str, tuple[int, ...]]:
-    """Return the numbers of the rules in which each predicate stands."""
-    found: dict[str, dict[int, None]] = {}
+    """Return the numbers of the rules in which each predicate occurs."""
+    numbers_of: dict[str, dict[int, None]] = {}
     for number, rule in enumerate(rules):
         for name in _relations(rule):
-            found.setdefault(name, {})[number] = None
-    return {name: tuple(numbers) for name, numbers in found.items()}
+            numbers_of.setdefault(name, {})[number] = None
+    return {name: tuple(rules_numbers) for name, rules_numbers in numbers_of.items()}
 
 
 def _suspected(rules: Sequence[Rule], estimates: Estimates) -> Mapping[str, int]:
@@ -412,21 +414,21 @@ def _suspected(rules: Sequence[Rule], estimates: Estimates) -> Mapping[str, int]
     That is how many have a frequent value in a given relation from which it is derived: the value may be
     joined with others, or be left out of the head.
     """
-    found: dict[str, int] = {}
+    skew: dict[str, int] = {}
     for (name, _), rows in estimates.sizes.heavy.items():
-        found[name] = max(found.get(name, 0), rows)
+        skew[name] = max(skew.get(name, 0), rows)
     reading: dict[str, set[str]] = {}
     for rule in rules:
         for atom in rule.positive:
             reading.setdefault(atom.predicate, set()).add(rule.head.predicate)
-    for name, rows in sorted(found.items(), key=lambda pair: -pair[1]):
+    for name, rows in sorted(skew.items(), key=lambda pair: -pair[1]):
         waiting, seen = [name], {name}
         while waiting:
             further = reading.get(waiting.pop(), set()) - seen
-            found.update({each: max(found.get(each, 0), rows) for each in further})
+            skew.update({reader: max(skew.get(reader, 0), rows) for reader in further})
             seen |= further
             waiting += further
-    return found
+    return skew
 
 
 def _recursive_rules(rules: Sequence[Rule], parts: Iterable[Stratum]) -> frozenset[int]:
@@ -444,5 +446,5 @@ def _relations(rule: Rule) -> tuple[str, ...]:
 
 
 def _order(place: Place) -> tuple[bool, int]:
-    """Arguments first, in order: what is divided is the better home."""
+    """Sort arguments first: a partitioned relation is the better home."""
     return (False, place) if isinstance(place, int) else (True, 0)

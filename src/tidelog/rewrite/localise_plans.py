@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 from typing import Final
 
@@ -25,6 +25,7 @@ from tidelog.logic.program import (
 from tidelog.logic.strata import Stratum
 from tidelog.logic.type_inference import Columns
 from tidelog.logic.values import Value
+from tidelog.records import dataclass
 
 # ---- estimated sizes of derived relations
 #
@@ -38,7 +39,7 @@ from tidelog.logic.values import Value
 REPEATED: Final = 10  # facts for each value of a column whose distinct values were not counted
 ROUNDS: Final = 12  # rounds of a recursion that are estimated; real ones may take thousands
 SMALL: Final = 1000  # rows that are copied to every task without estimating
-MOST: Final = 1e15  # rows beyond which an estimate says nothing
+MOST: Final = 1e15  # rows beyond which an estimate is meaningless
 # The share of rows that pass a test.
 PASSING: Final = {"=": 0.1, "!=": 1.0, "<": 1 / 3, "<=": 1 / 3, ">": 1 / 3, ">=": 1 / 3}
 
@@ -107,17 +108,17 @@ class Matches:
 
     def projected(self, variables: Iterable[Variable]) -> float:
         """Return how many distinct rows the matches have in these variables."""
-        most = 1.0
+        combinations = 1.0
         for variable in variables:
-            most *= self.distinct.get(variable, self.rows)
-            if most >= self.rows:
+            combinations *= self.distinct.get(variable, self.rows)
+            if combinations >= self.rows:
                 return self.rows
-        return most
+        return combinations
 
 
 @dataclass(frozen=True)
 class Estimates:
-    """What is known, or guessed, of all relations of a program."""
+    """The estimated sizes of all relations of a program."""
 
     relations: Mapping[str, RelationEstimate]
     sizes: Sizes
@@ -142,12 +143,12 @@ class Estimates:
                 ):
                     if isinstance(term, Constant):
                         continue
-                    known = min(column, selected)
+                    distinct = min(column, selected)
                     if term in values:
-                        rows /= max(values[term], known, 1.0)
-                    values[term] = min(values.get(term, known), known)
+                        rows /= max(values[term], distinct, 1.0)
+                    values[term] = min(values.get(term, distinct), distinct)
         rows = min(rows, MOST)
-        return Matches(rows, {variable: min(known, rows) for variable, known in values.items()})
+        return Matches(rows, {variable: min(distinct, rows) for variable, distinct in values.items()})
 
     def _selected(self, atom: Atom) -> float:
         """Return how many rows of a relation have the constants of an atom."""
@@ -162,12 +163,12 @@ class Estimates:
         given = self.given.get(predicate)
         if given is None or not given.rows:
             return 1 / max(self.relations[predicate].distinct[position], 1.0)
-        counted = self.sizes.matching.get((predicate, position, value))
-        return 1 / max(given.distinct[position], 1.0) if counted is None else counted / given.rows
+        matching = self.sizes.matching.get((predicate, position, value))
+        return 1 / max(given.distinct[position], 1.0) if matching is None else matching / given.rows
 
 
 def spread(rows: float, tasks: int) -> float:
-    """Return what it costs to have rows at every task; for few rows that is not counted by task."""
+    """Return the cost of copying rows to every task; few rows are counted once, not per task."""
     return rows * tasks if rows > SMALL else rows
 
 
@@ -178,23 +179,23 @@ def estimate(program: Program, parts: Iterable[Stratum], sizes: Sizes) -> Estima
     for name, predicate in program.predicates.items():
         rows = float(sizes.rows.get(name, explicit[name]))
         rows = rows if predicate.arity else min(rows, 1.0)
-        usual = rows / REPEATED if predicate.arity > 1 else rows
-        columns = (sizes.distinct.get((name, position), usual) for position in range(predicate.arity))
+        typical = rows / REPEATED if predicate.arity > 1 else rows
+        columns = (sizes.distinct.get((name, position), typical) for position in range(predicate.arity))
         given[name] = RelationEstimate(rows, tuple(min(rows, max(1.0, float(column))) for column in columns))
-    known = dict(given)
-    estimates = Estimates(known, sizes, given)
+    relations = dict(given)
+    estimates = Estimates(relations, sizes, given)
     for stratum in parts:
         early = {name: given[name] for name in stratum.predicates if given[name].rows}
         for _ in range(ROUNDS if stratum.recursive else 1):
-            made = {name: _Derived(given[name]) for name in stratum.predicates}
+            sums = {name: _Derived(given[name]) for name in stratum.predicates}
             for rule in stratum.rules:
-                recursive = [atom for atom in rule.positive if atom.predicate in made]
-                made[rule.head.predicate].add(rule, _matches(rule, recursive, estimates, early), recursive)
-            found = {name: derived.relation(known[name]) for name, derived in made.items()}
-            if all(known[name] == relation for name, relation in found.items()):
-                break  # further rounds would find the same
-            known.update(found)
-            early = {name: known[name] for name in made if known[name].rows} | early
+                recursive = [atom for atom in rule.positive if atom.predicate in sums]
+                sums[rule.head.predicate].add(rule, _matches(rule, recursive, estimates, early), recursive)
+            updated = {name: derived.relation(relations[name]) for name, derived in sums.items()}
+            if all(relations[name] == relation for name, relation in updated.items()):
+                break  # fixpoint
+            relations.update(updated)
+            early = {name: relations[name] for name in sums if relations[name].rows} | early
     return estimates
 
 
@@ -203,24 +204,24 @@ def _matches(
 ) -> Matches:
     """Estimate the matches of a body as if its recursion were linear.
 
-    One recursive atom has the rows of now, and all others those of the first round: else the estimate would
-    be squared with each round.
+    One recursive atom has the rows of this round, and all others those of the first round; otherwise each
+    round would square the estimate.
     """
     later = recursive[1:]
     if not later:
         return estimates.matches(rule.body)
-    names = {atom.predicate: f"{atom.predicate} early" for atom in later}
+    aliases = {atom.predicate: f"{atom.predicate} early" for atom in later}
     body = [
-        Atom(names[each.predicate], each.terms) if isinstance(each, Atom) and each in later else each
+        Atom(aliases[each.predicate], each.terms) if isinstance(each, Atom) and each in later else each
         for each in rule.body
     ]
-    known = estimates.relations
-    first = {called: early.get(name, known[name]) for name, called in names.items()}
-    return replace(estimates, relations={**known, **first}).matches(body)
+    relations = estimates.relations
+    aliased = {alias: early.get(name, relations[name]) for name, alias in aliases.items()}
+    return replace(estimates, relations={**relations, **aliased}).matches(body)
 
 
 class _Derived:
-    """What the rules of one predicate derive together. Mutable while they are added."""
+    """The estimate of one predicate, summed over its rules. Mutable while they are added."""
 
     def __init__(self, given: RelationEstimate) -> None:
         self.rows = given.rows
@@ -228,7 +229,7 @@ class _Derived:
         self.most_copied = 0.0
         self.most_distinct = [0.0] * len(
             given.distinct
-        )  # by recursive rules: they give the same values again
+        )  # by recursive rules, which derive the same values again
 
     def add(self, rule: Rule, matches: Matches, recursive: Sequence[Atom]) -> None:
         """Add the rows that a rule derives."""
@@ -239,11 +240,11 @@ class _Derived:
         else:
             self.rows += rows
         for position, term in enumerate(rule.head.terms):
-            known = 1.0 if isinstance(term, Constant) else min(rows, matches.distinct.get(term, rows))
+            distinct = 1.0 if isinstance(term, Constant) else min(rows, matches.distinct.get(term, rows))
             if recursive:
-                self.most_distinct[position] = max(self.most_distinct[position], known)
+                self.most_distinct[position] = max(self.most_distinct[position], distinct)
             else:
-                self.distinct[position] += known
+                self.distinct[position] += distinct
 
     def relation(self, before: RelationEstimate) -> RelationEstimate:
         """Return the estimate: no more rows than combinations of values, no fewer than the round before."""
@@ -309,8 +310,7 @@ def target(rule: Rule) -> tuple[Term, ...]:
     """Return the terms that the last step provides: the head's, or the group and what is aggregated."""
     if not rule.aggregations:
         return rule.head.terms
-    arguments = (term for each in rule.aggregations for term in each.arguments if isinstance(term, Variable))
-    return tuple(dict.fromkeys((*rule.group, *arguments)))
+    return tuple(dict.fromkeys((*rule.group, *rule.aggregated)))
 
 
 def plans_of(rule: Rule, estimates: Estimates, tasks: int) -> tuple[DistributedPlan, ...]:
@@ -321,10 +321,10 @@ def plans_of(rule: Rule, estimates: Estimates, tasks: int) -> tuple[DistributedP
     several: list[tuple[float, DistributedPlan]] = []
     while waiting:
         following: dict[frozenset[int], _Partial] = {}
-        for partial in (made for each in waiting for made in search.extend(each)):
+        for partial in (extended for each in waiting for extended in search.extend(each)):
             if len(partial.done) < len(rule.body):
-                known = following.get(partial.done)
-                if known is None or partial.cost < known.cost:
+                cheapest = following.get(partial.done)
+                if cheapest is None or partial.cost < cheapest.cost:
                     following[partial.done] = partial
             elif len(partial.steps) == 1:
                 single.append(DistributedPlan(partial.steps, partial.moved))
@@ -347,19 +347,19 @@ class _Partial:
 
 
 class _Search:
-    """What the search knows of one rule."""
+    """The search for plans of one rule."""
 
     def __init__(self, rule: Rule, estimates: Estimates, tasks: int) -> None:
         self.body = rule.body
         self.estimates = estimates
         self.tasks = tasks
         self.variables = [frozenset(literal_variables(literal)) for literal in rule.body]
-        self.wanted = frozenset(term for term in target(rule) if isinstance(term, Variable))
+        self.target_variables = frozenset(term for term in target(rule) if isinstance(term, Variable))
         self.positive = [position for position, each in enumerate(rule.body) if isinstance(each, Atom)]
         self.is_negating = any(isinstance(each, Negation) for each in rule.body)
         self.sizes = [self._size(literal) for literal in rule.body]
         self.local = [self._local(position) for position in range(len(rule.body))]
-        self._known: dict[frozenset[int], Matches] = {}
+        self._cached_matches: dict[frozenset[int], Matches] = {}
 
     def _size(self, literal: Literal) -> float:
         atom = next(literal_atoms(literal), None)
@@ -371,14 +371,14 @@ class _Search:
         for key in self._keys(partial):
             if key == last and partial.steps:
                 continue
-            near = [position for position in self._left(partial) if key in self._atom(position).terms]
-            groups = (near, self._with_small(partial, near), self._left(partial))
-            made = [
+            with_key = [position for position in self._left(partial) if key in self._atom(position).terms]
+            groups = (with_key, self._with_small(partial, with_key), self._left(partial))
+            extensions = [
                 self._step(partial, key, group) for group in dict.fromkeys(map(tuple, map(sorted, groups)))
             ]
             if self.is_negating:  # else all that is left is among the groups, with the same step
-                made.append(self._step(partial, key, self._left(partial), is_last=True))
-            yield from {each.done: each for each in made if each.done != partial.done}.values()
+                extensions.append(self._step(partial, key, self._left(partial), is_last=True))
+            yield from {each.done: each for each in extensions if each.done != partial.done}.values()
         if not partial.steps and self._is_repeatable():
             yield self._step(partial, None, self.positive, is_last=True)
 
@@ -411,11 +411,11 @@ class _Search:
         assert isinstance(literal, Atom)
         return literal
 
-    def _with_small(self, partial: _Partial, near: list[int]) -> list[int]:
+    def _with_small(self, partial: _Partial, with_key: list[int]) -> list[int]:
         """Return the atoms, and those joined to them that are cheaper to copy than the matches to send."""
-        group = list(near)
-        bound = partial.bound.union(*(self.variables[position] for position in near))
-        rows = self._matches(partial.done.union(near)).rows if group or partial.done else 0.0
+        group = list(with_key)
+        bound = partial.bound.union(*(self.variables[position] for position in with_key))
+        rows = self._matches(partial.done.union(with_key)).rows if group or partial.done else 0.0
         for position in sorted(self._left(partial), key=self.sizes.__getitem__):
             is_joined = not self.variables[position] or self.variables[position] & bound
             if position not in group and is_joined and spread(self.sizes[position], self.tasks) <= rows:
@@ -425,11 +425,11 @@ class _Search:
 
     def _matches(self, positions: frozenset[int]) -> Matches:
         """Estimate the matches of some literals, once."""
-        if positions not in self._known:
-            self._known[positions] = self.estimates.matches(
+        if positions not in self._cached_matches:
+            self._cached_matches[positions] = self.estimates.matches(
                 self.body[position] for position in sorted(positions)
             )
-        return self._known[positions]
+        return self._cached_matches[positions]
 
     def _step(
         self, partial: _Partial, key: Term | None, group: Sequence[int], *, is_last: bool = False
@@ -448,7 +448,7 @@ class _Search:
         return self._extended(partial, key, reads, bound)
 
     def _heavy(self, positions: Iterable[int], key: Term | None) -> float:
-        """Return how many rows of the atoms have heavy values where the key stands, for one task to own."""
+        """Return how many rows of the atoms have a heavy value in the key, all owned by one task."""
         heavy = self.estimates.sizes.heavy
         return max(
             (
@@ -461,17 +461,17 @@ class _Search:
         )
 
     def _is_ready(self, position: int, bound: frozenset[Variable]) -> bool:
-        """Whether all is bound that a test, an assignment or a negation needs."""
+        """Whether all variables that a test, an assignment or a negation needs are bound."""
         literal = self.body[position]
-        made = {literal.variable} if isinstance(literal, Assignment) else self.local[position]
-        return self.variables[position] - made <= bound
+        assigned = {literal.variable} if isinstance(literal, Assignment) else self.local[position]
+        return self.variables[position] - assigned <= bound
 
     def _local(self, position: int) -> frozenset[Variable]:
         """Return the variables that occur in this negation and nowhere else."""
         if not isinstance(self.body[position], Negation):
             return frozenset()
         others = self.variables[:position] + self.variables[position + 1 :]
-        return self.variables[position].difference(self.wanted, *others)
+        return self.variables[position].difference(self.target_variables, *others)
 
     def _read(self, position: int, key: Term | None) -> StepRead:
         literal = self.body[position]
@@ -490,9 +490,9 @@ class _Search:
         reads: dict[int, StepRead],
         bound: frozenset[Variable],
     ) -> _Partial:
-        """Return the partial plan with a step of these reads, and what it costs."""
+        """Return the partial plan extended by a step of these reads, with its cost."""
         done = partial.done.union(reads)
-        needed = self.wanted.union(
+        needed = self.target_variables.union(
             *(self.variables[position] for position in range(len(self.body)) if position not in done)
         )
         kept = tuple(sorted(bound & needed, key=lambda variable: variable.name))
@@ -502,16 +502,16 @@ class _Search:
         if key is None:
             moved += sum(self.tasks * self.sizes[at] for at in self.positive if self.sizes[at] > SMALL)
         if partial.steps:
-            before = partial.steps[-1]
-            moved += COPYING * (before.rows if key in before.kept else spread(before.rows, self.tasks))
+            previous = partial.steps[-1]
+            moved += COPYING * (previous.rows if key in previous.kept else spread(previous.rows, self.tasks))
             moved += COPYING * self.tasks * self._heavy(partial.done, key)
         copied = sum(
             self.sizes[at] if read.arguments else spread(self.sizes[at], self.tasks)
             for at, read in reads.items()
         )
-        before_this = partial.cost - partial.moved
+        cost_so_far = partial.cost - partial.moved
         return _Partial(
-            (*partial.steps, step), done, bound & needed, before_this + COPYING * copied + moved, moved
+            (*partial.steps, step), done, bound & needed, cost_so_far + COPYING * copied + moved, moved
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from tidelog.logic.functions.builtins import PART_OF_SUM, SUM_OF_PARTS
@@ -24,6 +24,7 @@ from tidelog.logic.program import (
 from tidelog.logic.type_inference import Columns, Inferred, infer_columns
 from tidelog.logic.types import ANY, Type, type_of
 from tidelog.logic.values import ColumnType
+from tidelog.records import dataclass
 from tidelog.rewrite.localise_plans import Sizes
 
 # ---- selections
@@ -86,13 +87,13 @@ class _Selecting:
         return self.constants and any(isinstance(term, Constant) for term in atom.terms)
 
     def _selected(self, atom: Atom, shared: set[Variable]) -> Atom:
-        """Return the atom of a selection, defined by a rule of its own if it is new, or the atom itself."""
+        """Return the atom of a selection, after defining the selection if it is new, or the atom itself."""
         if not self._is_selected(atom, shared):
             return atom
         kept = tuple(dict.fromkeys(each for each in literal_variables(atom) if each in shared))
         numbered = {variable: Variable(str(position)) for position, variable in enumerate(kept)}
-        others = dict.fromkeys(each for each in literal_variables(atom) if each not in shared)
-        numbered.update({variable: Variable(f"_{position}") for position, variable in enumerate(others)})
+        unshared = dict.fromkeys(each for each in literal_variables(atom) if each not in shared)
+        numbered.update({variable: Variable(f"_{position}") for position, variable in enumerate(unshared)})
         pattern = Atom(atom.predicate, tuple(_renamed(term, numbered) for term in atom.terms))
         if pattern not in self.rules:
             name = self._name(pattern)
@@ -118,10 +119,9 @@ def _renamed(term: Term, names: dict[Variable, Variable]) -> Term:
 
 
 def _shared_variables(rule: Rule) -> set[Variable]:
-    """Return the variables that stand in more than one literal, the head and aggregates included."""
+    """Return the variables that occur in more than one literal; the head and aggregates count as literals."""
     literals = Counter(variable for literal in rule.body for variable in set(literal_variables(literal)))
-    arguments = {term for each in rule.aggregations for term in each.arguments if isinstance(term, Variable)}
-    needed = arguments.union(rule.group) if rule.aggregations else set(literal_variables(rule.head))
+    needed = {*rule.group, *rule.aggregated} if rule.aggregations else set(literal_variables(rule.head))
     return needed | {variable for variable, count in literals.items() if count > 1}
 
 
@@ -143,7 +143,7 @@ def _shared_variables(rule: Rule) -> set[Variable]:
 # Invariant: the group's results are those of all its rows.
 
 NUMBER: Final = "task number"  # a relation of each task: no name of a predicate has a space
-# What is computed of each part, and how these results are merged.
+# The partial aggregate of each part, and the aggregate that merges partial results.
 _DIVIDED: Final[Mapping[str, tuple[str, str]]] = {
     "count": ("count", "sum"),
     "sum": (PART_OF_SUM, SUM_OF_PARTS),
@@ -166,27 +166,27 @@ class Partial:
     @staticmethod
     def of(rule: Rule) -> Partial:
         """Divide the aggregations of a rule."""
-        made, merging = [], []
-        for number, each in enumerate(rule.aggregations):
+        partial, merging = [], []
+        for number, aggregation in enumerate(rule.aggregations):
             result = Variable(f" result {number}")
-            of_part, merged = _DIVIDED[each.function]
-            made.append(Aggregation(result, of_part, each.arguments))
-            apart = () if each.function in REPEATABLE else (TASK,)
-            merging.append(Aggregation(each.variable, merged, (result, *apart)))
-        terms = (*rule.group, TASK, *(each.variable for each in made))
-        return Partial(terms, (*rule.group, TASK), tuple(made), tuple(merging))
+            of_part, merged = _DIVIDED[aggregation.function]
+            partial.append(Aggregation(result, of_part, aggregation.arguments))
+            distinguishing = () if aggregation.function in REPEATABLE else (TASK,)
+            merging.append(Aggregation(aggregation.variable, merged, (result, *distinguishing)))
+        terms = (*rule.group, TASK, *(aggregation.variable for aggregation in partial))
+        return Partial(terms, (*rule.group, TASK), tuple(partial), tuple(merging))
 
 
 def is_mergeable(rule: Rule, inferred: Inferred) -> bool:
-    """Whether results over parts of a group give those over all of it.
+    """Whether an aggregate can be computed by merging results over parts of a group.
 
-    Sums of integers do. Those of other numbers may be rounded, once, at the end; and where not all values are
-    numbers, a part may have no sum.
+    Sums of integers can. Those of other numbers are rounded once, at the end, so that merging rounded sums
+    would differ; and where not all values are numbers, a part may have no sum.
     """
     return bool(rule.aggregations) and all(
-        each.function in _DIVIDED
-        and (each.function != "sum" or _is_integer(rule, each.arguments[0], inferred))
-        for each in rule.aggregations
+        aggregation.function in _DIVIDED
+        and (aggregation.function != "sum" or _is_integer(rule, aggregation.arguments[0], inferred))
+        for aggregation in rule.aggregations
     )
 
 
@@ -203,32 +203,32 @@ def types_in(program: Program, given: Mapping[str, Columns]) -> Inferred:
 
 def has_sums(program: Program) -> bool:
     """Whether it depends on types which aggregates can be merged."""
-    return any(each.function == "sum" for rule in program.rules for each in rule.aggregations)
+    return any(aggregation.function == "sum" for rule in program.rules for aggregation in rule.aggregations)
 
 
 def _is_integer(rule: Rule, term: Term, inferred: Inferred) -> bool:
-    """Whether a term of a rule can be nothing but an integer."""
+    """Whether a term of a rule is always an integer."""
     if isinstance(term, Constant):
         return type_of(term.value) is Type.INTEGER
     return any(
         types <= {Type.INTEGER}
         for atom in rule.positive
-        for each, types in zip(atom.terms, inferred.columns[atom.predicate], strict=True)
-        if each == term
+        for column_term, types in zip(atom.terms, inferred.columns[atom.predicate], strict=True)
+        if column_term == term
     )
 
 
 def is_divided_by(rule: Rule, key: Term | None) -> bool:
     """Whether each row that is aggregated has one value of this term only, if it may be aggregated once."""
     return isinstance(key, Variable) and all(
-        each.function in REPEATABLE or key in each.arguments for each in rule.aggregations
+        aggregation.function in REPEATABLE or key in aggregation.arguments
+        for aggregation in rule.aggregations
     )
 
 
 def dividing_variables(rule: Rule) -> tuple[Variable, ...]:
     """Return the variables by any of which the rows that are aggregated can be divided."""
-    arguments = (term for each in rule.aggregations for term in each.arguments if isinstance(term, Variable))
-    return tuple(term for term in dict.fromkeys(arguments) if is_divided_by(rule, term))
+    return tuple(term for term in dict.fromkeys(rule.aggregated) if is_divided_by(rule, term))
 
 
 # ---- heavy keys
@@ -271,11 +271,11 @@ class Split:
 def split_heavy(program: Program, sizes: Sizes) -> Split:
     """Split all joins on columns with heavy values."""
     splitting = _Splitting(program, sizes)
-    rules = tuple(made for rule in program.rules for made in splitting.rule(rule))
+    rules = tuple(split for rule in program.rules for split in splitting.rule(rule))
     predicates = {**program.predicates, **splitting.predicates}
-    whole = replace(program, rules=(*splitting.rules.values(), *rules), predicates=predicates)
+    split_program = replace(program, rules=(*splitting.rules.values(), *rules), predicates=predicates)
     rows = {**sizes.rows, **dict.fromkeys(splitting.heavy, ASSUMED)}
-    return Split(whole, splitting.heavy, replace(sizes, rows=rows))
+    return Split(split_program, splitting.heavy, replace(sizes, rows=rows))
 
 
 @dataclass
@@ -289,11 +289,11 @@ class _Splitting:
     heavy: dict[str, Column] = field(default_factory=dict)
 
     def rule(self, rule: Rule) -> Iterable[Rule]:
-        """Return the rules that do together what the rule does."""
-        found = [rule]
+        """Return the rules that together replace a rule."""
+        rules = [rule]
         for atom, column, variable in self._skewed_joins(rule)[:MOST_SPLIT]:
-            found = [part for each in found for part in self._parts(each, atom, column, variable)]
-        return found
+            rules = [split for each in rules for split in self._parts(each, atom, column, variable)]
+        return rules
 
     def _skewed_joins(self, rule: Rule) -> list[tuple[Atom, int, Variable]]:
         """Return the atoms that are joined on a skewed column, those with the most heavy rows first.
@@ -302,7 +302,7 @@ class _Splitting:
         """
         if rule.aggregations:
             return []
-        found: dict[Variable, tuple[Atom, int, Variable]] = {}
+        joins: dict[Variable, tuple[Atom, int, Variable]] = {}
         skewed = [
             (atom, position, term)
             for atom in dict.fromkeys(rule.positive)
@@ -312,12 +312,12 @@ class _Splitting:
         skewed.sort(key=lambda join: -self.sizes.heavy[join[0].predicate, join[1]])
         for atom, position, term in skewed:
             if any(term in each.terms for each in rule.positive if each != atom):
-                found.setdefault(term, (atom, position, term))
-        return list(found.values())
+                joins.setdefault(term, (atom, position, term))
+        return list(joins.values())
 
     def _parts(self, rule: Rule, atom: Atom, column: int, variable: Variable) -> tuple[Rule, ...]:
         """Return the rule for the light values of a variable, and that for the heavy ones."""
-        if atom not in rule.body:  # it is filtered already
+        if atom not in rule.body:  # it is already filtered
             return (rule,)
         heavy = self._heavy(atom.predicate, column)
         is_light = Negation(Atom(heavy, (_column(column),)))
@@ -326,10 +326,10 @@ class _Splitting:
         heavier: list[Literal] = [Atom(heavy, (variable,))]
         for each in rule.body:
             if isinstance(each, Atom) and each != atom and variable in each.terms:
-                at = each.terms.index(variable)
-                name = f"{each.predicate} {at + 1} of {heavy}"
-                few = self._filtered(name, each.predicate, Atom(heavy, (_column(at),)))
-                heavier.append(Atom(few, each.terms))
+                position = each.terms.index(variable)
+                name = f"{each.predicate} {position + 1} of {heavy}"
+                matching = self._filtered(name, each.predicate, Atom(heavy, (_column(position),)))
+                heavier.append(Atom(matching, each.terms))
             else:
                 heavier.append(each)
         return replace(rule, body=lighter), replace(rule, body=_atoms_first(heavier))

@@ -1,4 +1,4 @@
-"""Magic sets: a program that derives only what queries ask for.
+"""Magic sets: a program that derives only the facts that queries request.
 
 Bancilhon, Maier, Sagiv, Ullman: Magic Sets and Other Strange Ways to Implement Logic Programs, PODS 1986.
 Beeri, Ramakrishnan: On the Power of Magic, PODS 1987, for supplementary predicates. Kasesalu: Revisiting
@@ -6,13 +6,13 @@ Query Magic, Tartu 2025, sections 2.6.3 and 3.1.1, whose Appendix A, corrected, 
 
 Each derived predicate becomes one for every pattern in which it is requested, its *adornment*: `tc bf` is
 `tc` with its first argument bound. `magic tc bf` holds the requested bindings. Bodies are ordered by
-`rewrite.auxiliary_relations`; where a join would be repeated in the rules that pass bindings on, it gets a
-relation of its own. Linear recursion is factored (`rewrite.factoring`).
+`rewrite.auxiliary_relations`; where a join would be repeated in the rules that pass bindings on, it becomes
+a separate relation. Linear recursion is factored (`rewrite.factoring`).
 
 Negation and aggregates: what is negated, or aggregated over, is requested like anything else, with the
 bindings that the positive literals before it give, and is complete for these. If a request then depends on
 what negates or aggregates, the rewritten program is not stratified: such a predicate, and all that it depends
-on, is requested in full instead, which `Rewritten.in_full` says. Arguments that hold aggregates are never
+on, is requested in full instead and listed in `Rewritten.in_full`. Arguments that hold aggregates are never
 bound.
 
 Invariant: a query has the same answers as over the whole program; an adorned predicate has only facts that
@@ -22,8 +22,7 @@ agree with one of its bindings.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from hashlib import blake2b
+from dataclasses import field, replace
 
 from tidelog.logic.program import (
     Assignment,
@@ -41,21 +40,22 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.strata import components, dependency_graph, entangled, strata
 from tidelog.logic.values import ColumnType
+from tidelog.records import dataclass
 from tidelog.rewrite.auxiliary_relations import Cost, Passing, recognise, unknown_sizes
 from tidelog.rewrite.factoring import Binding, Guarded, factor, linearise, relaxed
 from tidelog.rewrite.renaming import Adorned, AdornedKind, relation_name, renamed_rule, with_predicates
 
 EXPLICIT_SUFFIX = " stated"  # suffix of a derived predicate's name that denotes its explicit facts
-FEWEST_JOINED = 2  # atoms whose join is worth a relation of its own
+FEWEST_JOINED = 2  # atoms whose join is worth a separate relation
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """Rules that derive what queries ask for, and the bindings that these begin with."""
+    """Rules that derive the answers of queries, and their initial bindings."""
 
     rules: tuple[Rule, ...]
     seeds: tuple[Fact, ...]
-    relations: Mapping[str, Adorned]  # what each relation is that the program did not have
+    relations: Mapping[str, Adorned]  # describes each relation that the rewriting added
     in_full: Mapping[str, str]  # the predicates requested in full for the sake of strata, and why
 
     def apart(self, mark: str) -> Rewritten:
@@ -71,7 +71,7 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True)
 class MagicOptions:
-    """How a program is rewritten.
+    """The options of the rewriting.
 
     `explicit` are derived predicates that may have explicit facts too, `given` relations of bindings: an atom
     of these in a query is matched first. Without `refined`, closures are left as they are, nothing is
@@ -110,11 +110,11 @@ def rewrite(rules: Sequence[Rule], queries: Sequence[Rule], options: MagicOption
 
 def is_closed(predicate: str, rules: Sequence[Rule], explicit: Collection[str]) -> bool:
     """Whether a predicate is transitive, its explicit facts included if it may have any."""
-    own = [rule for rule in rules if rule.head.predicate == predicate]
-    if not own:
+    heads = [rule.head for rule in rules if rule.head.predicate == predicate]
+    if not heads:
         return False
-    given = (reading_explicit(predicate, len(own[0].head.terms)),) if predicate in explicit else ()
-    for stratum in strata((*rules, *given)):
+    explicit_rules = (reading_explicit(predicate, len(heads[0].terms)),) if predicate in explicit else ()
+    for stratum in strata((*rules, *explicit_rules)):
         if predicate in stratum.predicates:
             return recognise(stratum) is not None
     return False
@@ -122,7 +122,7 @@ def is_closed(predicate: str, rules: Sequence[Rule], explicit: Collection[str]) 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The program to rewrite: explicit facts of derived predicates are read by rules of their own."""
+    """The program to rewrite: separate rules read the explicit facts of derived predicates."""
 
     rules_of: Mapping[str, tuple[Rule, ...]]
     graph: Mapping[str, tuple[str, ...]]
@@ -132,31 +132,32 @@ class _Source:
     @staticmethod
     def of(rules: Sequence[Rule], options: MagicOptions) -> _Source:
         arities = {rule.head.predicate: len(rule.head.terms) for rule in rules}
-        given = [reading_explicit(name, arities[name]) for name in sorted(options.explicit & arities.keys())]
-        whole = tuple(dict.fromkeys(map(substituted, (*rules, *given))))
+        explicit = sorted(options.explicit & arities.keys())
+        explicit_rules = [reading_explicit(name, arities[name]) for name in explicit]
+        all_rules = tuple(dict.fromkeys(map(substituted, (*rules, *explicit_rules))))
         if options.refined:
-            whole = linearise(whole)
+            all_rules = linearise(all_rules)
         rules_of: dict[str, tuple[Rule, ...]] = {}
-        for rule in whole:
+        for rule in all_rules:
             rules_of[rule.head.predicate] = (*rules_of.get(rule.head.predicate, ()), rule)
-        graph = dependency_graph(whole)
+        graph = dependency_graph(all_rules)
         return _Source(
             rules_of,
             graph,
             {name: frozenset(names) for names in components(graph) for name in names},
-            {name: _bindable(some) for name, some in rules_of.items()},
+            {name: _bindable(rules_of_name) for name, rules_of_name in rules_of.items()},
         )
 
     def below(self, predicate: str) -> list[str]:
         """Return the predicate and the derived ones that it depends on."""
-        found = {predicate: None}
+        visited = {predicate: None}
         waiting = [predicate]
         while waiting:
             for name in self.graph[waiting.pop()]:
-                if name not in found:
-                    found[name] = None
+                if name not in visited:
+                    visited[name] = None
                     waiting.append(name)
-        return list(found)
+        return list(visited)
 
 
 @dataclass
@@ -175,16 +176,16 @@ class _Rewriting:
     def answer(self, queries: Sequence[Rule]) -> None:
         """Gather the rules that the queries need."""
         for query in queries:
-            requested = substituted(query)  # its head too, in which an output may be a constant now
+            requested = substituted(query)  # the head too: an output variable may become a constant
             given = self.options.given
-            guards = (each for each in requested.body if isinstance(each, Atom) and each.predicate in given)
-            guard = next(guards, None)
+            atoms = (literal for literal in requested.body if isinstance(literal, Atom))
+            guard = next((atom for atom in atoms if atom.predicate in given), None)
             rest = tuple(literal for literal in requested.body if literal is not guard)
             self._emit(Guarded(requested.head, guard, rest, query), frozenset())
         while self._waiting:
             predicate, adornment = self._waiting.pop(0)
-            for made in self._guarded(predicate, adornment):
-                self._emit(made, self.source.component_of[predicate])
+            for rule in self._guarded(predicate, adornment):
+                self._emit(rule, self.source.component_of[predicate])
 
     def rewritten(self) -> Rewritten:
         """Return the gathered rules."""
@@ -203,19 +204,19 @@ class _Rewriting:
 
     def blamed(self) -> dict[str, str]:
         """Return the predicates to be requested in full so that the program is stratified, and why."""
-        found: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for offence in entangled(tuple(self.rules)):
             reader = self._source_predicate(offence.head)
             if offence.strict == "#":
-                found.setdefault(reader, "the groups that are asked for depend on it")
+                reasons.setdefault(reader, "the groups that are asked for depend on it")
             else:
                 predicate = self._source_predicate(offence.predicate)
-                found.setdefault(predicate, f"what is asked of it depends on {reader}, which negates it")
-        return found
+                reasons.setdefault(predicate, f"what is asked of it depends on {reader}, which negates it")
+        return reasons
 
     def _source_predicate(self, relation: str) -> str:
-        known = self.relations.get(relation)
-        return relation if known is None else known.predicate
+        adorned = self.relations.get(relation)
+        return relation if adorned is None else adorned.predicate
 
     # ---- one adorned predicate
 
@@ -241,28 +242,28 @@ class _Rewriting:
             for rule in rules
         ]
 
-    def _emit(self, made: Guarded, recursive: Collection[str]) -> None:
+    def _emit(self, rule: Guarded, recursive: Collection[str]) -> None:
         """Add a rule, and the rules that pass its bindings on."""
         passing = Passing(self.source.rules_of.keys(), recursive, self._cost)
-        given = set() if made.guard is None else set(literal_variables(made.guard))
-        ordered = passing.order(made.body, given)
-        done: list[Literal] = [] if made.guard is None else [made.guard]
-        ages = dict.fromkeys(given, 1)  # when each variable was bound
+        bound_by_guard = set() if rule.guard is None else set(literal_variables(rule.guard))
+        ordered = passing.order(rule.body, bound_by_guard)
+        matched: list[Literal] = [] if rule.guard is None else [rule.guard]
+        ages = dict.fromkeys(bound_by_guard, 1)  # when each variable was bound
         for position, literal in enumerate(ordered):
             atom = literal.atom if isinstance(literal, Negation) else literal
             if isinstance(atom, Atom) and atom.predicate in self.source.rules_of:
                 adornment = self._adornment(atom, ages)
                 requested = Atom(self._request(atom.predicate, adornment), atom.terms)
                 if "b" in adornment:
-                    done = self._shortened(done, ordered[position:], made)
-                    self._pass(Binding.of(adornment).bound_terms(atom), atom.predicate, adornment, done)
-                done.append(Negation(requested) if isinstance(literal, Negation) else requested)
+                    matched = self._shortened(matched, ordered[position:], rule)
+                    self._pass(Binding.of(adornment).bound_terms(atom), atom.predicate, adornment, matched)
+                matched.append(Negation(requested) if isinstance(literal, Negation) else requested)
             else:
-                done.append(literal)
+                matched.append(literal)
             if not isinstance(literal, Negation):
                 ages.update({each: position + 2 for each in literal_variables(literal) if each not in ages})
-        body = self._without_guard(made, done) if self.options.refined else done
-        self.rules[replace(made.rule, head=made.head, body=tuple(body))] = None
+        body = self._without_guard(rule, matched) if self.options.refined else matched
+        self.rules[replace(rule.rule, head=rule.head, body=tuple(body))] = None
 
     def _cost(self, atom: Atom, bound: Collection[Variable]) -> float:
         return self.options.cost(Atom(atom.predicate.removesuffix(EXPLICIT_SUFFIX), atom.terms), bound)
@@ -279,8 +280,10 @@ class _Rewriting:
         )
         adornment = "".join(marks)
         if self.options.refined and self.source.component_of[predicate] == {predicate}:
-            known = [ages[term] if isinstance(term, Variable) and term in ages else 0 for term in atom.terms]
-            return relaxed(predicate, self.source.rules_of[predicate], adornment, known)
+            term_ages = [
+                ages[term] if isinstance(term, Variable) and term in ages else 0 for term in atom.terms
+            ]
+            return relaxed(predicate, self.source.rules_of[predicate], adornment, term_ages)
         return adornment
 
     def _request(self, predicate: str, adornment: str) -> str:
@@ -299,55 +302,57 @@ class _Rewriting:
     # ---- passing bindings on
 
     def _pass(
-        self, terms: Sequence[Variable | Constant], predicate: str, adornment: str, done: Sequence[Literal]
+        self, terms: Sequence[Variable | Constant], predicate: str, adornment: str, matched: Sequence[Literal]
     ) -> None:
-        """Request a predicate with the bindings that the literals done so far give."""
+        """Request a predicate with the bindings of the literals matched so far."""
         head = Atom(self._name(AdornedKind.MAGIC, predicate, adornment), tuple(terms))
-        if not done:
+        if not matched:
             values = tuple(term.value for term in terms if isinstance(term, Constant))
             self.seeds[Fact(head.predicate, values)] = None
-        elif head not in done:
-            self.rules[Rule(head, tuple(done))] = None
+        elif head not in matched:
+            self.rules[Rule(head, tuple(matched))] = None
 
-    def _shortened(self, done: list[Literal], following: Sequence[Literal], made: Guarded) -> list[Literal]:
-        """The literals done so far, as a relation of its own if they are a join that would be repeated."""
-        joined = [literal for literal in done if isinstance(literal, Atom) and literal != made.guard]
+    def _shortened(
+        self, matched: list[Literal], following: Sequence[Literal], rule: Guarded
+    ) -> list[Literal]:
+        """The literals matched so far, or a supplementary relation of them if the join would be repeated."""
+        joined = [literal for literal in matched if isinstance(literal, Atom) and literal != rule.guard]
         if len(joined) < FEWEST_JOINED:
-            return done
-        needed = _used(following, made)
-        known = dict.fromkeys(
+            return matched
+        needed = _used(following, rule)
+        bound = dict.fromkeys(
             variable
-            for literal in done
+            for literal in matched
             if not isinstance(literal, Negation)
             for variable in literal_variables(literal)
         )
-        kept = tuple(variable for variable in known if variable in needed)
+        kept = tuple(variable for variable in bound if variable in needed)
         described = Adorned(
-            AdornedKind.SUPPLEMENTARY, self._source_predicate(made.head.predicate), "", _key(done, kept)
+            AdornedKind.SUPPLEMENTARY, self._source_predicate(rule.head.predicate), "", _key(matched, kept)
         )
         self.relations[described.name] = described
         atom = Atom(described.name, kept)
-        self.rules[Rule(atom, tuple(done))] = None
+        self.rules[Rule(atom, tuple(matched))] = None
         return [atom]
 
-    def _without_guard(self, made: Guarded, done: list[Literal]) -> list[Literal]:
+    def _without_guard(self, rule: Guarded, body: list[Literal]) -> list[Literal]:
         """The body without the guard if an atom of the head's relation binds the same, which is put first."""
-        known = self.relations.get(made.head.predicate)
-        guard = made.guard
-        if known is None or guard is None or done[0] != guard or not self._is_magic(guard, known):
-            return done
-        binding = Binding.of(known.adornment)
-        for position, literal in enumerate(done):
-            if not isinstance(literal, Atom) or literal.predicate != made.head.predicate:
+        adorned = self.relations.get(rule.head.predicate)
+        guard = rule.guard
+        if adorned is None or guard is None or body[0] != guard or not self._is_magic(guard, adorned):
+            return body
+        binding = Binding.of(adorned.adornment)
+        for position, literal in enumerate(body):
+            if not isinstance(literal, Atom) or literal.predicate != rule.head.predicate:
                 continue
-            before = done[1:position]
-            computed = {each.variable for each in before if isinstance(each, Assignment)}
+            preceding = body[1:position]
+            computed = {each.variable for each in preceding if isinstance(each, Assignment)}
             if binding.bound_terms(literal) == guard.terms and computed.isdisjoint(literal.terms):
-                return [literal, *before, *done[position + 1 :]]
-        return done
+                return [literal, *preceding, *body[position + 1 :]]
+        return body
 
-    def _is_magic(self, guard: Atom, known: Adorned) -> bool:
-        return guard.predicate == relation_name(AdornedKind.MAGIC, known.predicate, known.adornment)
+    def _is_magic(self, guard: Atom, adorned: Adorned) -> bool:
+        return guard.predicate == relation_name(AdornedKind.MAGIC, adorned.predicate, adorned.adornment)
 
 
 def substituted(rule: Rule) -> Rule:
@@ -358,10 +363,10 @@ def substituted(rule: Rule) -> Rule:
     if rule.aggregations:
         return rule
     while True:
-        found = next((pair for literal in rule.body if (pair := _equated(literal)) is not None), None)
-        if found is None:
+        equation = next((pair for literal in rule.body if (pair := _equated(literal)) is not None), None)
+        if equation is None:
             return rule
-        literal, variable, constant = found
+        literal, variable, constant = equation
         body = tuple(each for each in rule.body if each is not literal)
         rule = renamed_rule(replace(rule, body=body), {variable: constant})
 
@@ -393,17 +398,18 @@ def _is_grouped(rule: Rule, position: int) -> bool:
     return not rule.aggregations or isinstance(term, Constant) or term in rule.group
 
 
-def _used(literals: Iterable[Literal], made: Guarded) -> set[Variable]:
-    """The variables that a rule needs from here on."""
-    rule = made.rule
+def _used(literals: Iterable[Literal], guarded: Guarded) -> set[Variable]:
+    """The variables that the following literals, the head or aggregates of a rule use."""
+    rule = guarded.rule
     used = {variable for literal in literals for variable in literal_variables(literal)}
-    used |= set(literal_variables(made.head)) | set(rule.group)
-    used |= {term for each in rule.aggregations for term in each.arguments if isinstance(term, Variable)}
-    return used
+    used |= set(literal_variables(guarded.head)) | set(rule.group)
+    return used.union(rule.aggregated)
 
 
 def _key(body: Sequence[Literal], kept: Sequence[Variable]) -> str:
     """A key that is the same for the same join in any rule."""
+    from hashlib import blake2b
+
     return blake2b(repr((tuple(body), tuple(kept))).encode(), digest_size=6).hexdigest()
 
 
@@ -429,9 +435,9 @@ def readable(program: Program, rewritten: Rewritten) -> Program:
         for name, relation in rewritten.relations.items()
         if names[name] in arities
     }
-    kept = {name: each for name, each in program.predicates.items() if name in arities}
+    kept = {name: predicate for name, predicate in program.predicates.items() if name in arities}
     facts = tuple(fact for fact in program.facts if fact.predicate in kept)
-    imports = tuple(each for each in program.imports if each.predicate in kept)
+    imports = tuple(transfer for transfer in program.imports if transfer.predicate in kept)
     return replace(
         program,
         predicates={**kept, **added},
@@ -446,11 +452,11 @@ def readable(program: Program, rewritten: Rewritten) -> Program:
 
 def _names(relations: Mapping[str, Adorned], predicates: Mapping[str, Predicate]) -> dict[str, str]:
     """A name for each relation that can be parsed and that the program does not have."""
-    taken = set(predicates)
+    used = set(predicates)
     names: dict[str, str] = {}
     for name, relation in relations.items():
-        names[name] = _free(_described(relation.predicate, relation), taken)
-        taken.add(names[name])
+        names[name] = _free(_described(relation.predicate, relation), used)
+        used.add(names[name])
     return names
 
 
@@ -462,16 +468,16 @@ def _described(name: str, relation: Adorned) -> str:
     return f"{name[:cut]}{MARKS.get(relation.kind, '')}{local}{suffix}"
 
 
-def _free(name: str, taken: Collection[str]) -> str:
+def _free(name: str, used: Collection[str]) -> str:
     number, free = 1, name
-    while free in taken:
+    while free in used:
         number += 1
         free = f"{name}_{number}"
     return free
 
 
-def _predicate(name: str, arity: int, relation: Adorned, known: Mapping[str, Predicate]) -> Predicate:
-    original = known.get(relation.predicate)
+def _predicate(name: str, arity: int, relation: Adorned, predicates: Mapping[str, Predicate]) -> Predicate:
+    original = predicates.get(relation.predicate)
     written = name
     if original is not None and original.written != original.name and not original.written.startswith("<"):
         written = _described(original.written, relation)  # `ex:path` becomes `ex:path_bf`

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from tidelog.logic.program import (
@@ -23,6 +23,7 @@ from tidelog.logic.program import (
     Throughout,
     Variable,
 )
+from tidelog.records import dataclass
 
 # ---- rules with other names for their variables and predicates
 
@@ -99,9 +100,9 @@ def _literal(literal: Literal, names: Names) -> Literal:
                 return Comparison("=", target, _expression(expression, names))
             return Assignment(target, _expression(expression, names))
         case Condition(expression, negated):
-            made = _expression(expression, names)
-            assert isinstance(made, Apply)
-            return Condition(made, negated)
+            renamed = _expression(expression, names)
+            assert isinstance(renamed, Apply)
+            return Condition(renamed, negated)
         case _:
             return literal  # rules over time are not rewritten
 

@@ -1,4 +1,4 @@
-"""Rules over representatives: what is left of a program when equal constants have become one.
+"""Rules over representatives: a program in which one constant stands for each class of equal ones.
 
 Motik, Nenov, Piro, Horrocks: Handling owl:sameAs via Rewriting, AAAI 2015, for predicates of any arity, and
 with negation, aggregates, comparisons and functions.
@@ -19,9 +19,8 @@ by all members of its class, are the facts that the axioms of equality give it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
-from hashlib import blake2b
 from itertools import chain, combinations
 
 from tidelog.logic.equality_axioms import VIOLATED, X
@@ -45,10 +44,11 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.strata import order
 from tidelog.logic.values import ColumnType, Value
+from tidelog.records import dataclass
 from tidelog.rewrite.auxiliary_relations import DIGEST_BYTES
 from tidelog.rewrite.renaming import assigned_or_tested, renamed_body
 
-# ---- rules that make equal what shares a key
+# ---- rules that equate constants with the same key
 #
 # `?x = ?y :- passport(?x, ?n), passport(?y, ?n)` finds n² equalities among n holders of one passport; n - 1
 # would do. Its body consists of two halves that differ in names only, and of what they share. One half gives
@@ -68,7 +68,7 @@ class KeyGroup:
 
 
 def group_of(rule: Rule) -> KeyGroup | None:
-    """The group of a rule that equates what shares a key, else None.
+    """The group of a rule that equates constants with the same key, else None.
 
     >>> from tidelog.logic.resolve import resolve
     >>> from tidelog.syntax.parser import parse_text
@@ -86,24 +86,23 @@ def group_of(rule: Rule) -> KeyGroup | None:
 
 
 def _group(first: Variable, second: Variable, atoms: tuple[Atom, ...]) -> KeyGroup | None:
-    """The group of a body, if it has two halves, of the first variable and of the second one."""
+    """The group of a body that consists of a half for each of the two variables, else None."""
     names: dict[Term, Term] = {first: second}
-    left = list(atoms)
+    unmatched = list(atoms)
     half: list[Atom] = []
-    while (
-        atom := next((each for each in left if not names.keys().isdisjoint(each.terms)), None)
-    ) is not None:
-        left.remove(atom)
-        other = next((each for each in left if _renamed(atom, each, names) is not None), None)
-        if other is None:
+    while (atom := next((atom for atom in unmatched if names.keys() & set(atom.terms)), None)) is not None:
+        unmatched.remove(atom)
+        counterparts = (other for other in unmatched if _renamed(atom, other, names) is not None)
+        counterpart = next(counterparts, None)
+        if counterpart is None:
             return None
-        names = _renamed(atom, other, names) or names
-        left.remove(other)
+        names = _renamed(atom, counterpart, names) or names
+        unmatched.remove(counterpart)
         half.append(atom)
-    body = (*half, *left)
+    body = (*half, *unmatched)
     private = names.keys() | set(names.values())
     shared = [term for term in _variables(body) if term not in private]
-    is_apart = names.keys().isdisjoint(names.values()) and private.isdisjoint(_variables(left))
+    is_apart = names.keys().isdisjoint(names.values()) and private.isdisjoint(_variables(unmatched))
     if not half or not is_apart or len(set(names.values())) < len(names):
         return None
     return KeyGroup(tuple(dict.fromkeys(shared)), first, body)
@@ -114,17 +113,17 @@ def _variables(atoms: Iterable[Atom]) -> list[Variable]:
 
 
 def _renamed(atom: Atom, other: Atom, names: dict[Term, Term]) -> dict[Term, Term] | None:
-    """The names by which an atom becomes the other one, added to those given; None if there are none."""
+    """Extend the renaming so that it maps `atom` to `other`; return None if that is impossible."""
     if atom.predicate != other.predicate or len(atom.terms) != len(other.terms):
         return None
-    found = dict(names)
-    for term, wanted in zip(atom.terms, other.terms, strict=True):
-        if term in found or (term != wanted and isinstance(term, Variable)):
-            if found.setdefault(term, wanted) != wanted or isinstance(wanted, Constant):
+    renaming = dict(names)
+    for term, target in zip(atom.terms, other.terms, strict=True):
+        if term in renaming or (term != target and isinstance(term, Variable)):
+            if renaming.setdefault(term, target) != target or isinstance(target, Constant):
                 return None
-        elif term != wanted:
+        elif term != target:
             return None
-    return found
+    return renaming
 
 
 # ---- stored relations
@@ -144,25 +143,26 @@ def stored(predicate: str) -> str:
 
 
 def is_between(relation: str) -> bool:
-    """Whether a relation was made of a rule, or of a predicate's many columns, and holds no stored facts."""
+    """Whether a relation is an intermediate result of a rule or of storing a wide predicate."""
     return MARK in relation and not relation.endswith(MARK)
 
 
 def over_representatives(program: Program, constants: Constants) -> Program:
     """The program whose rules derive the stored relations from the predicates' explicit facts and `ALIAS`."""
-    whole = program
+    extended = program
     for name, arity in ((EQUAL, 2), (BOTTOM, 0)):
-        whole = whole if name in whole.predicates else whole.defining(name, arity)
-    declared = [each for each in whole.predicates.values() if each.name != BOTTOM]
-    rules = [rule for each in declared for rule in copies(each.name, each.arity)]
+        extended = extended if name in extended.predicates else extended.defining(name, arity)
+    declared = [predicate for predicate in extended.predicates.values() if predicate.name != BOTTOM]
+    rules = [rule for predicate in declared for rule in copies(predicate.name, predicate.arity)]
     rules += chain.from_iterable(rule_over_representatives(rule, constants) for rule in program.rules)
-    if DIFFERENT in whole.predicates:
+    if DIFFERENT in extended.predicates:
         rules.append(Rule(Atom(BOTTOM, ()), (Atom(stored(DIFFERENT), (X, X)),), name=VIOLATED))
-    named = {stored(each.name): _stored_predicate(each) for each in declared}
+    stored_predicates = {stored(predicate.name): _stored_predicate(predicate) for predicate in declared}
     arities = {atom.predicate: len(atom.terms) for rule in rules for atom in (rule.head, *rule.positive)}
-    others = {name: arity for name, arity in arities.items() if name not in {**whole.predicates, **named}}
-    made = {name: _predicate(name, arity) for name, arity in {ALIAS: 2, **others}.items()}
-    return replace(whole, rules=tuple(dict.fromkeys(rules)), predicates={**whole.predicates, **named, **made})
+    predicates = {**extended.predicates, **stored_predicates}
+    auxiliary = {name: arity for name, arity in arities.items() if name not in predicates}
+    predicates.update({name: _predicate(name, arity) for name, arity in {ALIAS: 2, **auxiliary}.items()})
+    return replace(extended, rules=tuple(dict.fromkeys(rules)), predicates=predicates)
 
 
 def _stored_predicate(predicate: Predicate) -> Predicate:
@@ -179,12 +179,12 @@ def _predicate(name: str, arity: int) -> Predicate:
 def bearing_on_equality(rules: Sequence[Rule]) -> Iterator[Rule]:
     """The rules that equality depends on."""
     waiting = [Atom(stored(EQUAL), (Variable("x"), Variable("y")))]
-    left = list(rules)
+    remaining = list(rules)
     while waiting:
         atom = waiting.pop()
-        found = [rule for rule in left if may_match(rule.head, atom)]
-        left = [rule for rule in left if not may_match(rule.head, atom)]
-        for rule in found:
+        matching = [rule for rule in remaining if may_match(rule.head, atom)]
+        remaining = [rule for rule in remaining if not may_match(rule.head, atom)]
+        for rule in matching:
             waiting.extend(stored_atoms(rule))
             yield rule
 
@@ -206,7 +206,7 @@ def stored_atoms(rule: Rule) -> Iterable[Atom]:
 
 @cache
 def copies(predicate: str, arity: int) -> tuple[Rule, ...]:
-    """The rules by which explicit facts are stored, a few columns at a time."""
+    """The rules that store explicit facts, replacing a few columns at a time."""
     terms = tuple(Variable(f"x{number}") for number in range(1, arity + 1))
     rules: list[Rule] = []
     source = predicate
@@ -216,8 +216,9 @@ def copies(predicate: str, arity: int) -> tuple[Rule, ...]:
         replaced = terms[first : first + AT_ONCE]
         for aliased in subsets(replaced):
             names, literals = _normalised(replaced, aliased)
-            made = tuple(names.get(term, term) for term in terms)
-            rules.append(Rule(Atom(head, made), (Atom(source, terms), *literals), name=f"{predicate} stored"))
+            replaced_terms = tuple(names.get(term, term) for term in terms)
+            body = (Atom(source, terms), *literals)
+            rules.append(Rule(Atom(head, replaced_terms), body, name=f"{predicate} stored"))
         source = head
     return tuple(rules)
 
@@ -225,7 +226,7 @@ def copies(predicate: str, arity: int) -> tuple[Rule, ...]:
 def _normalised(
     variables: Sequence[Variable], aliased: Choice
 ) -> tuple[dict[Variable, Variable], tuple[Literal, ...]]:
-    """New names for the variables that are aliased, and the literals that say which are."""
+    """New names for the variables, and the literals that test which are aliased."""
     names = {variable: Variable(f"{variable.name} for") for variable in variables if variable in aliased}
     literals: list[Literal] = []
     for number, variable in enumerate(variables):
@@ -237,17 +238,17 @@ def _normalised(
 
 
 def subsets(variables: Iterable[Variable]) -> Iterator[Choice]:
-    """All choices among the variables."""
-    some = tuple(variables)
-    for size in range(len(some) + 1):
-        yield from map(frozenset, combinations(some, size))
+    """All subsets of the variables."""
+    elements = tuple(variables)
+    for size in range(len(elements) + 1):
+        yield from map(frozenset, combinations(elements, size))
 
 
 # ---- rules
 
 
 def rule_over_representatives(rule: Rule, constants: Constants) -> tuple[Rule, ...]:
-    """The rules over stored relations that are made of one."""
+    """Rewrite one rule to rules over stored relations."""
     group = group_of(rule)
     if group is not None:
         return tuple(_grouping(rule, group, constants))
@@ -274,7 +275,7 @@ def positive_rules(rule: Rule, constants: Constants) -> tuple[Rule, ...]:
 
 
 def _at_once(rule: Rule, reading: StoredBody, computed: Sequence[Variable]) -> Iterator[Rule]:
-    """A rule for each choice of members that are seen, and of computed variables that have an alias."""
+    """A rule for each choice of variables that are other members, and of computed ones that have an alias."""
     for others in subsets(reading.seen):
         for aliased in subsets(computed):
             names, literals = _normalised(computed, aliased)
@@ -287,14 +288,14 @@ def _at_once(rule: Rule, reading: StoredBody, computed: Sequence[Variable]) -> I
 
 
 def _grouping(rule: Rule, group: KeyGroup, constants: Constants) -> Iterator[Rule]:
-    """The rules that are made of one that equates what shares a key.
+    """Rewrite a rule that equates constants with the same key.
 
-    Among representatives nothing is left of it but that each constant in a group equals itself.
+    Among representatives, it derives only that each constant in a group equals itself.
     """
     reading = StoredBody(group.body, constants, ())
-    made = Atom(f"{_auxiliary(rule)}{GROUP}", (*group.key, group.constant))
-    yield replace(rule, head=made, body=tuple(reading.atom(atom, {}) for atom in group.body))
-    yield replace(rule, head=Atom(stored(EQUAL), (group.constant,) * 2), body=(made,))
+    members = Atom(f"{_auxiliary(rule)}{GROUP}", (*group.key, group.constant))
+    yield replace(rule, head=members, body=tuple(reading.atom(atom, {}) for atom in group.body))
+    yield replace(rule, head=Atom(stored(EQUAL), (group.constant,) * 2), body=(members,))
 
 
 def groups_of(program: Program) -> tuple[str, ...]:
@@ -303,18 +304,13 @@ def groups_of(program: Program) -> tuple[str, ...]:
 
 
 def _read_outside(rule: Rule) -> tuple[Variable, ...]:
-    """The variables that aggregates, and what is computed after them, see as members."""
-    after = (variable for made in rule.after for variable in variables_of(made.expression))
-    return (*_arguments(rule), *after)
-
-
-def _arguments(rule: Rule) -> tuple[Variable, ...]:
-    found = (term for made in rule.aggregations for term in made.arguments if isinstance(term, Variable))
-    return tuple(dict.fromkeys(found))
+    """The variables that aggregates, and assignments after them, read as members."""
+    after = (variable for assignment in rule.after for variable in variables_of(assignment.expression))
+    return (*rule.aggregated, *after)
 
 
 def _plain(rule: Rule, reading: StoredBody) -> Iterator[Rule]:
-    """The rules that are made of one whose atoms read nothing that is computed."""
+    """Rewrite a rule whose atoms read no computed variable."""
     head = reading.atom(rule.head, {})
     for others in subsets(reading.seen):
         for body in reading.bodies(others):
@@ -322,9 +318,9 @@ def _plain(rule: Rule, reading: StoredBody) -> Iterator[Rule]:
 
 
 def _computing(rule: Rule, reading: StoredBody, outputs: Sequence[Variable]) -> Iterator[Rule]:
-    """The rules that are made of one whose atoms read what is computed: for that first, then for the head.
+    """Rewrite a rule whose atoms read computed variables: one rule computes them, others derive the head.
 
-    In one rule, what is computed would be matched with all aliases.
+    In a single rule, computed values would be matched with all aliases.
     """
     columns = tuple(dict.fromkeys((*outputs, *reading.negated)))
     values = Atom(f"{_auxiliary(rule)} values", columns)
@@ -340,9 +336,9 @@ def _computing(rule: Rule, reading: StoredBody, outputs: Sequence[Variable]) -> 
 
 
 def _aggregating(rule: Rule, reading: StoredBody, outputs: Sequence[Variable]) -> Iterator[Rule]:
-    """The rules that are made of one that aggregates: for its rows, for its groups, for its head."""
+    """Rewrite a rule that aggregates: to rules for its rows, its groups and its head."""
     name = _auxiliary(rule)
-    columns = tuple(dict.fromkeys((*rule.group, *_arguments(rule))))
+    columns = tuple(dict.fromkeys((*rule.group, *rule.aggregated)))
     for others in subsets(reading.seen):
         row = tuple(reading.member(variable, others) for variable in columns)
         for body in reading.bodies(others):
@@ -356,7 +352,9 @@ def _aggregating(rule: Rule, reading: StoredBody, outputs: Sequence[Variable]) -
 
 
 def _auxiliary(rule: Rule) -> str:
-    """The beginning of the names of a rule's auxiliary relations; they depend on nothing but the rule."""
+    """The beginning of the names of a rule's auxiliary relations; they depend only on the rule."""
+    from hashlib import blake2b
+
     meaning = repr((rule.head, rule.body, rule.group, rule.aggregations, rule.after)).encode()
     return f"{rule.head.predicate}{MARK} {blake2b(meaning, digest_size=DIGEST_BYTES).hexdigest()}"
 
@@ -388,7 +386,7 @@ class StoredBody:
         self.seen = tuple(dict.fromkeys(each for each in read if each in self.matched and each not in joined))
 
     def _only_joined(self, tests: Sequence[Literal], read: Sequence[Variable]) -> set[Variable]:
-        """The variables whose only test is to be the same as another one.
+        """The variables whose only test is equality with another variable.
 
         Two classes with a common member are one, so that representatives may be compared.
         """
@@ -402,11 +400,11 @@ class StoredBody:
         return joined
 
     def member(self, variable: Variable, others: Choice) -> Variable:
-        """The variable for the member that is seen."""
+        """The variable for the member of the class that is read."""
         return Variable(f"{variable.name} member") if variable in others else variable
 
     def atom(self, atom: Atom, names: Mapping[Variable, Variable]) -> Atom:
-        """An atom over a stored relation; `names` are those of the representatives of what is computed."""
+        """An atom over a stored relation; `names` maps computed variables to their representatives."""
         return Atom(stored(atom.predicate), tuple(self._term(term, names) for term in atom.terms))
 
     def _term(self, term: Term, names: Mapping[Variable, Variable]) -> Term:
@@ -418,12 +416,12 @@ class StoredBody:
         """The body without negations, in which these variables are other members than the representative."""
         members = {each: self.member(each, others) for each in self.seen if each in others}
         aliases = (Atom(ALIAS, (member, each)) for each, member in members.items())
-        kept = (literal for literal in self.body if not isinstance(literal, Negation))
-        made = (
+        literals = (literal for literal in self.body if not isinstance(literal, Negation))
+        rewritten = (
             (self.atom(literal, {}),) if isinstance(literal, Atom) else renamed_body((literal,), members)
-            for literal in kept
+            for literal in literals
         )
-        return (*chain.from_iterable(made), *aliases)
+        return (*chain.from_iterable(rewritten), *aliases)
 
     def bodies(self, others: Choice) -> Iterator[tuple[Literal, ...]]:
         """Yield the bodies with negations, one for each choice of computed variables that have an alias."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -15,6 +14,7 @@ from tidelog.data.relation import Relation
 from tidelog.durable import replacing_text
 from tidelog.errors import Diagnostic, ProgramError, codes, shortened, text_width
 from tidelog.logic.intervals import read_point
+from tidelog.records import dataclass
 from tidelog.show.chart_lanes import Axis, Chart, End, Lane, LaneSpan, RelationLanes, make_chart
 from tidelog.show.picture_formats import document
 from tidelog.temporal.timed_relation import PeriodicRelation, TimedRelation
@@ -76,7 +76,7 @@ _STYLE: Final = """\
 
 @dataclass(frozen=True, slots=True)
 class ChartLayout:
-    """Where things are, in pixels."""
+    """The positions of lanes, in pixels."""
 
     left: float  # of the lanes
     right: float
@@ -89,7 +89,7 @@ class ChartLayout:
 
     @property
     def bar(self) -> float:
-        """How high bars are."""
+        """The height of bars."""
         return round(min(6.0, self.pitch * 0.3)) if self.is_roomy else self.pitch - 1
 
     def x(self, place: float) -> float:
@@ -98,7 +98,7 @@ class ChartLayout:
 
 
 def svg_text(chart: Chart, *, is_alone: bool = True) -> str:
-    """The chart as an SVG document; on a page it has no title and no axis above, since the page has them."""
+    """Return the chart as an SVG document; on a page without title and upper axis, which the page has."""
     layout = _layout(chart)
     lines: list[str] = []
     top = 0.0
@@ -186,8 +186,8 @@ def _grid(chart: Chart, layout: ChartLayout, top: float, bottom: float) -> Itera
 
 
 def _legend(chart: Chart, layout: ChartLayout, y: float) -> Iterator[str]:
-    """What the ends mean that occur."""
-    used = {end for section in chart.sections for lane in section.lanes for end in _ends(lane)}
+    """Return the legend of the ends that occur."""
+    ends = {end for section in chart.sections for lane in section.lanes for end in _ends(lane)}
     is_dense = any(
         span.intervals > 1 for section in chart.sections for lane in section.lanes for span in lane.spans
     )
@@ -195,7 +195,7 @@ def _legend(chart: Chart, layout: ChartLayout, y: float) -> Iterator[str]:
     x = layout.left
     meanings = {End.CLOSED: "bound included", End.OPEN: "bound excluded", End.INFINITE: "without end"}
     for end, meaning in meanings.items():
-        if end in used:
+        if end in ends:
             sample = LaneSpan(x, x + 24, End.CUT, end, "")
             yield f"<g>{''.join(_shapes(sample, roomy, y + 18))}</g>"
             yield _text("tide-muted", x + 34, y + 22, meaning)
@@ -215,7 +215,7 @@ def _ends(lane: Lane) -> Iterator[End]:
 
 
 def _placed(chart: Chart, layout: ChartLayout, y: float) -> tuple[list[tuple[RelationLanes, float]], float]:
-    """The sections, each with where its first lane begins, and where all of them end."""
+    """Return the sections with the positions of their first lanes, and the end of all."""
     placed = []
     for section in chart.sections:
         y += _HEADING if len(chart.sections) > 1 else 4
@@ -243,12 +243,12 @@ def _section(section: RelationLanes, layout: ChartLayout, y: float) -> Iterator[
 
 
 def _has_groups(section: RelationLanes) -> bool:
-    """Whether it helps to name the first arguments alone."""
+    """Whether to label groups by their first arguments alone."""
     return section.is_grouped and 2 * len({lane.group for lane in section.lanes}) <= len(section.lanes)
 
 
 def _groups(section: RelationLanes) -> list[tuple[int, int]]:
-    """The first lane of each group, and that behind its last one."""
+    """Return the first lane of each group, and the lane after its last one."""
     lanes = section.lanes
     starts = [
         position
@@ -259,7 +259,7 @@ def _groups(section: RelationLanes) -> list[tuple[int, int]]:
 
 
 def _stripes(section: RelationLanes, layout: ChartLayout, y: float) -> Iterator[str]:
-    """A ground for every other lane, or group of lanes, that leads the eye from the label to the right."""
+    """Draw stripes behind every other lane, or group of lanes, so that labels are easy to follow."""
     stretches = (
         [(position, position + 1) for position in range(len(section.lanes))] if layout.is_roomy else []
     )
@@ -527,7 +527,7 @@ class Drawing:
 
 
 def _timed(relation: Relation, start: Fraction | None, end: Fraction | None) -> TimedRelation:
-    """Return the relation, what repeats as often as it is seen; raise ProgramError if it has no times."""
+    """Return the relation, unrolling what repeats in the window; raise `ProgramError` without times."""
     if isinstance(relation, PeriodicRelation):
         return relation.unrolled(start, end)
     if not isinstance(relation, TimedRelation):
@@ -538,7 +538,7 @@ def _timed(relation: Relation, start: Fraction | None, end: Fraction | None) -> 
 
 
 def _point(time: Time) -> Fraction:
-    """Return the time point that a number, a dateTime or a text is; raise ProgramError."""
+    """Return the time point of a number, a dateTime or a text; raise `ProgramError` if it is none."""
     if isinstance(time, int | Fraction | Decimal):
         return Fraction(time)
     try:

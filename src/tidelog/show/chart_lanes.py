@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from fractions import Fraction
 from itertools import count, pairwise
@@ -16,6 +16,7 @@ from tidelog.data import decode
 from tidelog.errors import counted, visible
 from tidelog.logic.intervals import write_point
 from tidelog.logic.lexical_forms import civil, read_date, write_date
+from tidelog.records import dataclass
 from tidelog.temporal.interval_kernels import INFINITY
 from tidelog.temporal.interval_table import Integers, Timeline
 from tidelog.temporal.timed_relation import TimedRelation
@@ -57,11 +58,11 @@ class Axis:
 
     @property
     def length(self) -> Fraction:
-        """How long the window is; never 0."""
+        """The length of the window; never 0."""
         return self.end - self.start
 
     def place(self, point: Fraction) -> float:
-        """Where a point lies: 0 at the start of the window, 1 at its end."""
+        """Return the position of a point: 0 at the start of the window, 1 at its end."""
         return float((point - self.start) / self.length)
 
     def ticks(self, characters: int) -> list[Tick]:
@@ -127,10 +128,10 @@ class Axis:
         ticks = []
         for month in range(first - first % step, last + 1, step):
             year = month // 12
-            written = f"{'-' if year < 0 else ''}{abs(year):04}-{month % 12 + 1:02}"
-            days = read_date(f"{written}-01")
+            month_text = f"{'-' if year < 0 else ''}{abs(year):04}-{month % 12 + 1:02}"
+            days = read_date(f"{month_text}-01")
             if days is not None and self.start <= days * _DAY <= self.end:
-                ticks.append(Tick(Fraction(days * _DAY), written[:-3] if step % 12 == 0 else written))
+                ticks.append(Tick(Fraction(days * _DAY), month_text[:-3] if step % 12 == 0 else month_text))
         return ticks
 
 
@@ -167,20 +168,20 @@ def _clock(seconds: Fraction, step: Fraction) -> str:
     >>> _clock(Fraction(3_661), Fraction(60)), _clock(Fraction(1, 2), Fraction(1, 10))
     ('01:01', '00:00:00.5')
     """
-    minutes, rest = divmod(seconds, 60)
+    minutes, seconds_left = divmod(seconds, 60)
     text = f"{int(minutes) // 60:02}:{int(minutes) % 60:02}"
     if step >= 60:
         return text
-    whole, part = divmod(rest, 1)
+    whole_seconds, part = divmod(seconds_left, 1)
     decimals = write_point(Fraction(part))[1:] if part else ""
-    return f"{text}:{int(whole):02}{decimals}"
+    return f"{text}:{int(whole_seconds):02}{decimals}"
 
 
 # ---- room
 
 
 def _has_room(ticks: Sequence[Tick], axis: Axis, characters: int) -> bool:
-    """Whether no label reaches into the next one."""
+    """Whether no label overlaps the next one."""
     places = [axis.place(tick.point) * characters for tick in ticks]
     return all(
         (len(before.text) + len(after.text)) / 2 + _GAP <= right - left
@@ -189,8 +190,8 @@ def _has_room(ticks: Sequence[Tick], axis: Axis, characters: int) -> bool:
 
 
 def _with_apart_dates(ticks: Sequence[Tick], axis: Axis, characters: int) -> list[Tick]:
-    """The ticks without dates that would reach into the date behind them."""
-    kept: list[Tick] = []
+    """Return the ticks without dates that would overlap the next date."""
+    remaining: list[Tick] = []
     following = float("inf")
     for tick in reversed(ticks):
         place = axis.place(tick.point) * characters
@@ -198,8 +199,8 @@ def _with_apart_dates(ticks: Sequence[Tick], axis: Axis, characters: int) -> lis
             tick = replace(tick, date="")
         if tick.date:
             following = place
-        kept.append(tick)
-    return kept[::-1]
+        remaining.append(tick)
+    return remaining[::-1]
 
 
 # ---- charts as data
@@ -211,7 +212,7 @@ Positions = npt.NDArray[np.float64]
 
 
 class End(StrEnum):
-    """How a span ends: with its bound or before it, never, or beyond the window."""
+    """The kind of an end of a span: bound included or excluded, unbounded, or beyond the window."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -253,7 +254,7 @@ class RelationLanes:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A whole picture: what of, the axis, the lanes, and remarks."""
+    """A whole chart: its title, the axis, the lanes, and remarks."""
 
     title: str
     axis: Axis
@@ -267,7 +268,7 @@ class Chart:
 
     @property
     def summary(self) -> tuple[str, ...]:
-        """What is drawn, and what is not, in a few words each."""
+        """A summary of what is drawn, and what is left out."""
         intervals = sum(section.intervals for section in self.sections)
         left_out = sum(section.left_out for section in self.sections)
         words = [counted(self.lanes + left_out, "fact"), counted(intervals, "interval")]
@@ -426,7 +427,7 @@ def _spans(
 
 
 def _drawn(ends: Integers, sign: int, axis: Axis, timeline: Timeline) -> tuple[Positions, list[End]]:
-    """Where ends are drawn, and how."""
+    """Return the positions and kinds of ends."""
     units = _units(timeline)
     points = _points(ends, sign, timeline)
     # Integers are subtracted, not doubles: long after 1970 these do not resolve microseconds.

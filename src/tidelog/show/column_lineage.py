@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -45,11 +44,12 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.type_inference import Columns, infer_columns
 from tidelog.logic.types import ANY, Type, type_of
+from tidelog.records import dataclass
 from tidelog.show.picture import body_predicates
 
 
 class How(StrEnum):
-    """How an input column takes part in an output column; the values are OpenLineage's subtypes."""
+    """How an output column depends on an input column; the values are OpenLineage's subtypes."""
 
     IDENTITY = "IDENTITY"  # its values appear as they are
     TRANSFORMATION = "TRANSFORMATION"  # values are computed from its values
@@ -74,7 +74,7 @@ _TOTAL_AGGREGATES: Final = frozenset({"count", "min", "max"})
 
 @dataclass(frozen=True, order=True, slots=True)
 class PredicateColumn:
-    """A column of a predicate, by the names that the program has for both."""
+    """A column of a predicate, by their names in the program."""
 
     predicate: str
     name: str
@@ -134,19 +134,19 @@ def lineage(program: Program, inputs: Collection[str] | None = None) -> Lineage:
     if inputs is None:
         imported = {transfer.predicate for transfer in program.imports}
         inputs = {name for name in program.predicates if name not in program.derived or name in imported}
-    found = _Found(program, frozenset(inputs))
-    found.complete()
-    return found.lineage()
+    state = _LineageState(program, frozenset(inputs))
+    state.complete()
+    return state.lineage()
 
 
 def dependencies(program: Program) -> tuple[PredicateDependency, ...]:
     """Return which predicates are derived from which, those that rule sets use within themselves too."""
-    found = (
+    edges = (
         PredicateDependency(name, rule.head.predicate, kind)
         for rule in program.rules
         for name, kind in body_predicates(rule)
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(edges))
 
 
 def published_dependencies(program: Program, published: Collection[str]) -> tuple[PredicateDependency, ...]:
@@ -157,20 +157,20 @@ def published_dependencies(program: Program, published: Collection[str]) -> tupl
     readers: dict[str, list[PredicateDependency]] = {}
     for edge in dependencies(program):
         readers.setdefault(edge.source, []).append(edge)
-    found: dict[PredicateDependency, None] = {}
+    paths: dict[PredicateDependency, None] = {}
     for source in published:
         waiting = [(source, "")]
-        seen = set(waiting)
+        visited = set(waiting)
         while waiting:
             at, kind = waiting.pop()
             for edge in readers.get(at, ()):
                 reached = edge.target, kind or edge.kind
                 if edge.target in published:
-                    found[PredicateDependency(source, *reached)] = None
-                elif reached not in seen:
-                    seen.add(reached)
+                    paths[PredicateDependency(source, *reached)] = None
+                elif reached not in visited:
+                    visited.add(reached)
                     waiting.append(reached)
-    return tuple(sorted(found))
+    return tuple(sorted(paths))
 
 
 # ---- the fixpoint
@@ -180,8 +180,8 @@ _Origins = frozenset[tuple[_Key, How]]
 _NONE: Final[_Origins] = frozenset()
 
 
-class _Found:
-    """What is known so far. Mutable: it grows until nothing is new."""
+class _LineageState:
+    """The lineage so far. Mutable: it grows up to the fixpoint."""
 
     def __init__(self, program: Program, inputs: frozenset[str]) -> None:
         self.program = program
@@ -201,7 +201,7 @@ class _Found:
         self.types = infer_columns(program, unknown).columns
 
     def complete(self) -> None:
-        """Apply the rules until nothing is new."""
+        """Apply the rules up to the fixpoint."""
         rules = [_RuleLineage(rule, self) for rule in self.program.rules]
         readers: dict[str, list[_RuleLineage]] = {}
         for rule in rules:
@@ -215,10 +215,12 @@ class _Found:
                 waiting.update(dict.fromkeys(readers.get(rule.head.predicate, ())))
 
     def _grow(self, rule: _RuleLineage) -> bool:
-        """Add what the columns of a rule's head depend on; return whether any of it is new."""
+        """Add the dependencies of the columns of a rule's head; return whether any is new."""
         name = rule.head.predicate
         rows = self.rows.get(name, _NONE) | rule.rows()
-        tables = self.tables.get(name, frozenset()).union(*(self.tables.get(one, ()) for one in rule.reads))
+        tables = self.tables.get(name, frozenset()).union(
+            *(self.tables.get(read_name, ()) for read_name in rule.reads)
+        )
         is_new = rows != self.rows.get(name) or tables != self.tables.get(name)
         self.rows[name], self.tables[name] = rows, tables
         for position, term in enumerate(rule.head.terms):
@@ -229,7 +231,7 @@ class _Found:
         return is_new
 
     def lineage(self) -> Lineage:
-        """Return what was found, by names."""
+        """Return the lineage, by names."""
         equal = self._of_equality()
         columns: dict[PredicateColumn, tuple[ColumnOrigin, ...]] = {}
         for predicate in self.program.predicates.values():
@@ -244,7 +246,7 @@ class _Found:
         return Lineage(columns, tables)
 
     def _of_equality(self) -> _Origins:
-        """Return what decides which constants are equal: equals replace each other in all predicates."""
+        """Return the origins of equality, as equal constants replace each other in all predicates."""
         sides = self.columns.get((EQUAL, 0), _NONE) | self.columns.get((EQUAL, 1), _NONE)
         return self.rows.get(EQUAL, _NONE) | _as(How.JOIN, sides)
 
@@ -254,15 +256,17 @@ class _Found:
 
 
 class _RuleLineage:
-    """One rule: where its variables come from, and what decides which rows it derives."""
+    """The lineage in one rule: the origins of its variables and of its rows."""
 
-    def __init__(self, rule: Rule, found: _Found) -> None:
+    def __init__(self, rule: Rule, known: _LineageState) -> None:
         self.rule = rule
         self.head = rule.head
-        self.found = found
+        self.known = known
         self.places: dict[Variable, list[_Key]] = {}  # columns of atoms that are not negated
         self.assigned: dict[Variable, Expression] = {}
-        self.aggregated: dict[Variable, Aggregation] = {one.variable: one for one in rule.aggregations}
+        self.aggregated: dict[Variable, Aggregation] = {
+            aggregation.variable: aggregation for aggregation in rule.aggregations
+        }
         for literal in (*rule.body, *rule.after):
             if isinstance(literal, Assignment):
                 self.assigned[literal.variable] = literal.expression
@@ -274,7 +278,7 @@ class _RuleLineage:
         self.reads = rule.read
 
     def origins(self, variable: Variable) -> _Origins:
-        """Return where the values of a variable come from."""
+        """Return the origins of the values of a variable."""
         if variable in self.aggregated:
             return self._aggregate(self.aggregated[variable])
         if variable in self.assigned:
@@ -282,32 +286,33 @@ class _RuleLineage:
             if isinstance(expression, Variable):
                 return self.origins(expression)
             return _covered(How.TRANSFORMATION, self._of_all(variables_of(expression)))
-        return _NONE.union(*(self.found.columns.get(key, _NONE) for key in self.places.get(variable, ())))
+        return _NONE.union(*(self.known.columns.get(key, _NONE) for key in self.places.get(variable, ())))
 
     def _aggregate(self, aggregation: Aggregation) -> _Origins:
-        """Return where an aggregate comes from; further arguments only keep rows apart, but for a count."""
+        """Return the origins of an aggregate; further arguments only distinguish rows, except for a count."""
         arguments = [term for term in aggregation.arguments if isinstance(term, Variable)]
         counted = len(aggregation.arguments) if aggregation.function == "count" else 1
         first = {term for term in aggregation.arguments[:counted] if isinstance(term, Variable)}
-        apart = [one for one in (*arguments, *self.rule.group) if one not in first]
+        apart = [argument for argument in (*arguments, *self.rule.group) if argument not in first]
         return _covered(How.AGGREGATION, self._of_all(first)) | _as(How.GROUP_BY, self._of_all(apart))
 
     def _of_all(self, variables: Iterable[Variable]) -> _Origins:
         return _NONE.union(*(self.origins(variable) for variable in variables))
 
     def rows(self) -> _Origins:
-        """Return what decides which rows the rule derives, whatever the column."""
-        found = _NONE.union(*(self.found.rows.get(name, _NONE) for name in self.reads))
+        """Return the columns that determine which rows the rule derives."""
+        origins = _NONE.union(*(self.known.rows.get(name, _NONE) for name in self.reads))
         for literal in self.rule.body:
-            found |= self._of_literal(literal)
+            origins |= self._of_literal(literal)
         for assignment in self.rule.after:
-            found |= self._of_literal(assignment)
+            origins |= self._of_literal(assignment)
         for aggregation in self.rule.aggregations:
             if not self._is_total_aggregate(aggregation):
-                found |= self._tested(
-                    How.FILTER, (one for one in aggregation.arguments if isinstance(one, Variable))
+                origins |= self._tested(
+                    How.FILTER,
+                    (argument for argument in aggregation.arguments if isinstance(argument, Variable)),
                 )
-        return found
+        return origins
 
     def _of_literal(self, literal: Literal) -> _Origins:
         match literal:
@@ -331,28 +336,28 @@ class _RuleLineage:
         raise AssertionError(literal)  # pragma: no cover - mypy knows that there is no other literal
 
     def _of_atom(self, atom: Atom) -> _Origins:
-        """Return the columns of an atom that are compared with something."""
-        found = _NONE
+        """Return the columns of an atom that are compared with others or constants."""
+        origins = _NONE
         within = Counter(atom.terms)
         for position, term in enumerate(atom.terms):
-            column = self.found.columns.get((atom.predicate, position), _NONE)
+            column = self.known.columns.get((atom.predicate, position), _NONE)
             if isinstance(term, Constant):
-                found |= _as(How.FILTER, column)
+                origins |= _as(How.FILTER, column)
             elif self.uses[term] > within[term] and self._is_joined(term, atom):
-                found |= _as(How.JOIN, column)
+                origins |= _as(How.JOIN, column)
             elif within[term] > 1:
-                found |= _as(How.FILTER, column)
-        return found
+                origins |= _as(How.FILTER, column)
+        return origins
 
     def _is_joined(self, variable: Variable, atom: Atom) -> bool:
         """Return whether a variable occurs in another atom, too, or in a negated one and another literal."""
-        others = (
+        other_literals = (
             other
             for literal in self.rule.body
             for other in _all_atoms(literal)
             if other is not atom and variable in other.terms
         )
-        return next(others, None) is not None or variable in self.assigned
+        return next(other_literals, None) is not None or variable in self.assigned
 
     def _shared(self, atom: Atom) -> Iterator[Variable]:
         """Yield the variables of a negated atom that are bound by other literals."""
@@ -366,14 +371,14 @@ class _RuleLineage:
         What holds throughout an interval holds for one and the same value, so that a variable which occurs
         once matters here, too.
         """
-        found = _NONE
+        origins = _NONE
         for atom in atoms_of(metric):
             for position, term in enumerate(atom.terms):
-                column = self.found.columns.get((atom.predicate, position), _NONE)
-                found |= _as(How.FILTER if isinstance(term, Constant) else How.WINDOW, column)
+                column = self.known.columns.get((atom.predicate, position), _NONE)
+                origins |= _as(How.FILTER if isinstance(term, Constant) else How.WINDOW, column)
                 if isinstance(term, Variable) and self._is_joined(term, atom):
-                    found |= _as(How.JOIN, column) | self._tested(How.JOIN, [term])
-        return found
+                    origins |= _as(How.JOIN, column) | self._tested(How.JOIN, [term])
+        return origins
 
     def _tested(self, how: How, variables: Iterable[Variable]) -> _Origins:
         return _as(how, self._of_all(variables))
@@ -405,19 +410,20 @@ class _RuleLineage:
 
     def _holds_exact(self, key: _Key) -> bool:
         name, place = key
-        types = self.found.types.get(name)
+        types = self.known.types.get(name)
         return types is not None and bool(types[place]) and types[place] <= _EXACT
 
 
 def _as(how: How, origins: _Origins) -> _Origins:
-    """Return the origins of a column that decides about rows: what is direct becomes indirect."""
-    return frozenset((key, how if one.is_direct else one) for key, one in origins)
+    """Return the origins of a column that determines rows: direct ones become indirect."""
+    return frozenset((key, how if previous.is_direct else previous) for key, previous in origins)
 
 
 def _covered(how: How, origins: _Origins) -> _Origins:
     """Return the origins of a value that is computed from a column with these origins."""
     return frozenset(
-        (key, max(how, one, key=_DIRECT.index) if one.is_direct else one) for key, one in origins
+        (key, max(how, previous, key=_DIRECT.index) if previous.is_direct else previous)
+        for key, previous in origins
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from tidelog.errors import counted
 from tidelog.logic.program import Atom, Constant, Rule, Term, Variable
@@ -23,6 +22,7 @@ from tidelog.plan.algebra import (
 from tidelog.plan.compile import aggregate_plans, delta_plans, full_plan
 from tidelog.plan.join_order import Statistics
 from tidelog.plan.rule_text import Named, Writing, unnamed
+from tidelog.records import dataclass
 from tidelog.rewrite.auxiliary_relations import recognise
 
 # ---- plans as trees
@@ -32,7 +32,7 @@ Bound = frozenset[Variable]
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A node to show: its operator, what it is about, remarks, and the trees it takes its rows from.
+    """A node to show: its operator, its subject, remarks, and the trees of its inputs.
 
     `part` is which facts an operator reads of its relation: `all`, `old` or `new`.
     """
@@ -46,7 +46,7 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class ShownRule:
-    """A rule and its plans, each with what it is for: `all facts`, `new facts of ancestor`."""
+    """A rule and its plans, each with its purpose: `all facts`, `new facts of ancestor`."""
 
     number: int  # from 1
     text: str
@@ -80,7 +80,7 @@ def show_strata(
     Rules over time, those that derive what is timed, have no plans: their bodies are evaluated as they are.
     """
     numbers = {id(rule): number for number, rule in enumerate(rules)}
-    shown = []
+    shown_strata = []
     for position, stratum in enumerate(strata, 1):
         planned = tuple(
             ShownRule(
@@ -96,14 +96,14 @@ def show_strata(
         names = tuple(map(writing.predicate, stratum.predicates))
         module = recognise(stratum) if modules and timed.isdisjoint(stratum.predicates) else None
         kind = "" if module is None else module.kind.value
-        shown.append(ShownStratum(position, names, stratum.recursive, planned, kind))
-    return tuple(shown)
+        shown_strata.append(ShownStratum(position, names, stratum.recursive, planned, kind))
+    return tuple(shown_strata)
 
 
 def _plans(
     rule: Rule, number: int, stratum: Stratum, writing: Writing, statistics: Statistics
 ) -> Iterator[tuple[str, Tree]]:
-    """What each plan of a rule is for, and its tree."""
+    """Return the purpose of each plan of a rule, and its tree."""
     if rule.aggregations:
         collect, group = aggregate_plans(rule, number, "rows to aggregate", statistics)
         yield "collect", show_plan(collect, writing, statistics)
@@ -195,7 +195,7 @@ class _Nodes:
         return Tree(operator, f"on {on}" if on else "every pair", (), (below, found))
 
     def _way(self, scan: Scan, bound: Bound) -> str:
-        """How the facts that match a row are found."""
+        """Return the access path to the facts that match a row."""
         if all(isinstance(term, Constant) or term in bound for term in scan.terms):
             return "member"
         names = self.writing.columns(scan.relation, len(scan.terms))
@@ -212,7 +212,7 @@ class _Nodes:
         return self.writing.atom(Atom(scan.relation, scan.terms), self.named)
 
     def _size(self, scan: Scan) -> tuple[str, ...]:
-        """How many facts the relation has, where that is counted."""
+        """Return the number of facts of the relation, if it is counted."""
         is_known = getattr(self.statistics, "is_known", None)
         if is_known is not None and not is_known(scan.relation):
             return ()
@@ -228,7 +228,7 @@ def _variables(terms: Sequence[Term]) -> Bound:
 
 
 def tree_lines(tree: Tree) -> Iterator[str]:
-    """The tree as lines, each node below the one it hands its rows to.
+    """Return the tree as lines, each node below its consumer.
 
     >>> scans = Tree("scan", "p(?x)", part="new"), Tree("scan", "q(?x)")
     >>> print("\\n".join(tree_lines(Tree("join", "on ?x", (), scans))))
@@ -262,7 +262,7 @@ def stratum_lines(stratum: ShownStratum, count: int) -> Iterator[str]:
 
 
 def stratum_title(stratum: ShownStratum, count: int) -> str:
-    """What a stratum is: its number, its predicates, whether it is recursive, or closed by a structure."""
+    """Return the title of a stratum: its number, predicates, and whether it is recursive, or a closure."""
     recursive = ", recursive" if stratum.recursive else ""
     closed = f", closed by a structure ({stratum.closed_as}) if that pays" if stratum.closed_as else ""
     return f"stratum {stratum.number} of {count}: {', '.join(stratum.predicates)}{recursive}{closed}"
@@ -273,7 +273,7 @@ def stratum_title(stratum: ShownStratum, count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A node: what it does or is, what it is about, and remarks on it.
+    """A node: its operator or kind, its subject, and remarks.
 
     `kind` chooses the colour, `group` the stratum it belongs to.
     """
@@ -335,7 +335,7 @@ class PictureSection:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A whole picture: what of, a summary in a few words, and its sections."""
+    """A whole picture: its title, a summary, and its sections."""
 
     title: str
     summary: tuple[str, ...]
@@ -343,7 +343,7 @@ class Picture:
 
     @property
     def figures(self) -> tuple[tuple[str, Figure], ...]:
-        """All figures in order, each with the title of what it belongs to."""
+        """All figures in order, each with its title."""
         return tuple(self._figures())
 
     def _figures(self) -> Iterator[tuple[str, Figure]]:
@@ -382,8 +382,8 @@ def dependencies(strata: Sequence[Stratum], writing: Writing) -> PictureGraph:
                 number = stratum_of.get(name)
                 kind = _kind(strata, number)
                 title = f"stratum {number}" if number else kind
-                key, written = _key(name, boxes), writing.predicate(name)
-                boxes.setdefault(name, Box(key, kind, title, written, group=number))
+                key, label = _key(name, boxes), writing.predicate(name)
+                boxes.setdefault(name, Box(key, kind, title, label, group=number))
             target = boxes[rule.head.predicate].key
             for name, arrow in body_predicates(rule):
                 arrows[Arrow(boxes[name].key, target, arrow)] = None

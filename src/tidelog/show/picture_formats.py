@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Final
 
+from tidelog.records import dataclass
 from tidelog.show.picture import Arrow, Box, Figure, Picture, PictureEntry, PictureGraph, PictureSection
 from tidelog.syntax.printer import PLAIN, highlight
 
@@ -31,7 +31,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Rectangle:
-    """Where a box stands."""
+    """The position and size of a box."""
 
     x: float
     y: float
@@ -136,9 +136,9 @@ class _Layered:
         place = {key: index for layer in self.layers for index, key in enumerate(layer)}
         own = {key: float(index) for index, key in enumerate(self.layers[number])}
         for key in own:
-            found = neighbours.get(key)
-            if found:
-                own[key] = sum(place[other] for other in found) / len(found)
+            adjacent = neighbours.get(key)
+            if adjacent:
+                own[key] = sum(place[other] for other in adjacent) / len(adjacent)
         self.layers[number].sort(key=own.__getitem__)
 
     def _crossings(self) -> int:
@@ -164,17 +164,17 @@ class _Layered:
         for sweep in range(_SWEEPS):
             neighbours = self.above if sweep % 2 == 0 else self.below
             for layer in self.layers if sweep % 2 == 0 else reversed(self.layers):
-                wanted = [_mean(centres, neighbours.get(key), centres[key]) for key in layer]
-                centres.update(self._spaced(layer, wanted))
+                preferred = [_mean(centres, neighbours.get(key), centres[key]) for key in layer]
+                centres.update(self._spaced(layer, preferred))
         left = min((centre - self.sizes[key][0] / 2 for key, centre in centres.items()), default=0.0)
         return {key: centre - left + MARGIN for key, centre in centres.items()}
 
-    def _spaced(self, layer: Sequence[str], wanted: Sequence[float]) -> dict[str, float]:
+    def _spaced(self, layer: Sequence[str], preferred: Sequence[float]) -> dict[str, float]:
         """The centres nearest to the preferred ones at which the boxes of a layer do not overlap."""
         offsets = [0.0]
         for left, right in pairwise(layer):
             offsets.append(offsets[-1] + (self.sizes[left][0] + self.sizes[right][0]) / 2 + ACROSS)
-        shifted = isotonic([want - offset for want, offset in zip(wanted, offsets, strict=True)])
+        shifted = isotonic([want - offset for want, offset in zip(preferred, offsets, strict=True)])
         return {key: shift + offset for key, shift, offset in zip(layer, shifted, offsets, strict=True)}
 
     def rectangles(self) -> tuple[dict[str, Rectangle], list[tuple[float, float]]]:
@@ -232,14 +232,14 @@ class _Ports:
         return box.centre + (side.index(edge) - (len(side) - 1) / 2) * step
 
 
-def isotonic(wanted: Sequence[float]) -> list[float]:
-    """The ascending numbers nearest to the preferred ones, by least squares: pools of adjacent violators.
+def isotonic(preferred: Sequence[float]) -> list[float]:
+    """Return the ascending numbers nearest to the preferred ones, by least squares (pool adjacent violators).
 
     >>> isotonic([1.0, 4.0, 2.0])
     [1.0, 3.0, 3.0]
     """
     pools: list[tuple[float, int]] = []
-    for number in wanted:
+    for number in preferred:
         total, count = number, 1
         while pools and pools[-1][0] / pools[-1][1] > total / count:
             earlier, size = pools.pop()
@@ -258,10 +258,10 @@ def _back_edges(keys: Iterable[str], edges: Iterable[Edge]) -> frozenset[Edge]:
     for source, target in edges:
         targets.setdefault(source, []).append(target)
     open_keys: set[str] = set()
-    done: set[str] = set()
-    found: set[Edge] = set()
+    finished: set[str] = set()
+    closing: set[Edge] = set()
     for root in keys:
-        path = [] if root in done else [(root, iter(targets.get(root, ())))]
+        path = [] if root in finished else [(root, iter(targets.get(root, ())))]
         open_keys.update(key for key, _ in path)
         while path:
             key, waiting = path[-1]
@@ -269,13 +269,13 @@ def _back_edges(keys: Iterable[str], edges: Iterable[Edge]) -> frozenset[Edge]:
             if not target:
                 path.pop()
                 open_keys.discard(key)
-                done.add(key)
+                finished.add(key)
             elif target in open_keys:
-                found.add((key, target))
-            elif target not in done:
+                closing.add((key, target))
+            elif target not in finished:
                 open_keys.add(target)
                 path.append((target, iter(targets.get(target, ()))))
-    return frozenset(found)
+    return frozenset(closing)
 
 
 def _longest_paths(keys: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
@@ -393,7 +393,7 @@ def _mermaid_quoted(text: str) -> str:
 
 
 def _grouped(figure: Figure) -> Iterator[tuple[int | None, list[Box]]]:
-    """The boxes by stratum, those of none first."""
+    """Return the boxes by stratum, those without one first."""
 
     def group(box: Box) -> int:
         return box.group or 0
@@ -488,14 +488,16 @@ def _section(section: PictureSection, place: int) -> str:
     figures = "".join(_figure(figure) for figure in section.figures)
     entries = "".join(_entry(entry) for entry in section.entries)
     heading = f"<h2>{escape(section.title)}{names}{tag}</h2>"
-    shown = f'<div class="entries">\n{entries}</div>\n' if entries else ""
-    return f'<section id="part-{place}">\n{heading}\n{figures}{shown}</section>\n'
+    entry_list = f'<div class="entries">\n{entries}</div>\n' if entries else ""
+    return f'<section id="part-{place}">\n{heading}\n{figures}{entry_list}</section>\n'
 
 
 def _entry(entry: PictureEntry) -> str:
     figures = "".join(_figure(figure) for figure in entry.figures)
-    shown = f'<div class="figures">\n{figures}</div>\n' if figures else ""
-    return f"<article>\n<h3>{escape(entry.title)}</h3>\n<pre>{code(entry.text)}</pre>\n{shown}</article>\n"
+    figure_list = f'<div class="figures">\n{figures}</div>\n' if figures else ""
+    return (
+        f"<article>\n<h3>{escape(entry.title)}</h3>\n<pre>{code(entry.text)}</pre>\n{figure_list}</article>\n"
+    )
 
 
 def code(text: str) -> str:

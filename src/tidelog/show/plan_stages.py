@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Final
 
 from tidelog.errors import counted
@@ -13,6 +13,7 @@ from tidelog.logic.values import ColumnType
 from tidelog.plan.compile import full_plan
 from tidelog.plan.join_order import Statistics
 from tidelog.plan.rule_text import Writing, shortened
+from tidelog.records import dataclass
 from tidelog.show.picture import (
     Figure,
     Picture,
@@ -39,7 +40,7 @@ _ANSWER: Final = "?-"
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What a program looks like at one stage."""
+    """A program at one stage, as text and as a picture."""
 
     lines: tuple[str, ...]
     picture: Picture
@@ -50,18 +51,18 @@ class Stage:
 
 def parsed(document: ast.DocumentNode, name: str) -> Stage:
     """The syntax tree, statement by statement; of many facts in a row the first ones."""
-    shown = tuple(_shown_statements(document))
-    trees = [_syntax_tree(statement) for statement in shown]
-    hidden = len(document.statements) - len(shown)
+    statements = tuple(_shown_statements(document))
+    trees = [_syntax_tree(statement) for statement in statements]
+    hidden = len(document.statements) - len(statements)
     more = (Tree("…", counted(hidden, "more fact")),) if hidden else ()
-    whole = Tree("Document", name, (), (*trees, *more))
+    tree_of_document = Tree("Document", name, (), (*trees, *more))
     entries = tuple(
         PictureEntry(_class_name(statement), print_node(statement), (Figure("", tree_graph(tree)),))
-        for statement, tree in zip(shown, trees, strict=True)
+        for statement, tree in zip(statements, trees, strict=True)
     )
     summary = (counted(len(document.statements), "statement"), *(tree.detail for tree in more))
     picture = Picture(f"{name}: syntax tree", summary, (PictureSection("Statements", entries=entries),))
-    return Stage(tuple(tree_lines(whole)), picture)
+    return Stage(tuple(tree_lines(tree_of_document)), picture)
 
 
 def _shown_statements(document: ast.DocumentNode) -> Iterator[ast.Statement]:
@@ -189,8 +190,9 @@ def stratified(program: Program, name: str) -> Stage:
     sections = []
     for position, stratum in enumerate(layers, 1):
         names = tuple(map(writing.predicate, stratum.predicates))
-        shown = ShownStratum(position, names, stratum.recursive, ())
-        lines += ["", stratum_title(shown, len(layers))] if lines else [stratum_title(shown, len(layers))]
+        shown_stratum = ShownStratum(position, names, stratum.recursive, ())
+        title = stratum_title(shown_stratum, len(layers))
+        lines += ["", title] if lines else [title]
         lines += [f"  {line}" for line in _dependency_lines(stratum, writing)]
         lines += [f"  rule {numbers[id(rule)]}  {writing.rule(rule)}" for rule in stratum.rules]
         entries = tuple(
@@ -199,8 +201,8 @@ def stratified(program: Program, name: str) -> Stage:
         sections.append(
             PictureSection(f"Stratum {position}", names, "recursive" if stratum.recursive else "", entries)
         )
-    whole = PictureSection("Dependencies", figures=(Figure("", dependencies(layers, writing)),))
-    picture = Picture(f"{name}: strata", _summary(program), (whole, *sections))
+    overview = PictureSection("Dependencies", figures=(Figure("", dependencies(layers, writing)),))
+    picture = Picture(f"{name}: strata", _summary(program), (overview, *sections))
     return Stage(tuple(lines or ["no rules, no strata"]), picture)
 
 
@@ -228,19 +230,19 @@ def planned(
     """The plans of every rule, stratum by stratum, and of the query."""
     layers = strata(program.rules, program.predicates)
     writing = Writing.of(program)
-    shown = show_strata(layers, program.rules, writing, statistics, modules, program.timed)
+    planned_strata = show_strata(layers, program.rules, writing, statistics, modules, program.timed)
     lines: list[str] = []
-    for stratum in shown:
-        lines += [*stratum_lines(stratum, len(shown)), ""]
-    sections = [_planned_section(stratum) for stratum in shown]
+    for stratum in planned_strata:
+        lines += [*stratum_lines(stratum, len(planned_strata)), ""]
+    sections = [_planned_section(stratum) for stratum in planned_strata]
     if query is not None:
         tree = show_plan(full_plan(query.rule, -1, statistics, _COLLECTED), writing, statistics)
         lines += [f"query  {_query_text(query)}", *(f"  {line}" for line in tree_lines(tree)), ""]
         entry = PictureEntry("query", _query_text(query), (Figure("all facts", tree_graph(tree)),))
         sections.append(PictureSection("Query", entries=(entry,)))
-    if shown:
-        whole = PictureSection("Dependencies", figures=(Figure("", dependencies(layers, writing)),))
-        sections.insert(0, whole)
+    if planned_strata:
+        overview = PictureSection("Dependencies", figures=(Figure("", dependencies(layers, writing)),))
+        sections.insert(0, overview)
     picture = Picture(f"{name}: plan", (*_summary(program), assumption), tuple(sections))
     return Stage(tuple(lines[:-1] or ["no rules, no plans"]), picture)
 

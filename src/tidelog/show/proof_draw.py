@@ -26,15 +26,15 @@ def text_lines(proofs: Sequence[ProofNode], words: Words, depth: int | None = No
 
 
 def _tree_lines(proof: ProofNode, words: Words, depth: int | None) -> Iterator[str]:
-    seen: set[int] = set()
+    visited: set[int] = set()
     waiting: list[tuple[ProofNode | str, str, str, int]] = [(proof, "", "", 0)]
     while waiting:
         node, first, others, level = waiting.pop()
         if isinstance(node, str):
             yield first + node
             continue
-        again = id(node) in seen and bool(node.children)
-        seen.add(id(node))
+        again = id(node) in visited and bool(node.children)
+        visited.add(id(node))
         yield first + _line(node, words, again)
         below = [] if again else _below(node, depth, level)
         for place, child in reversed(list(enumerate(below))):
@@ -108,15 +108,15 @@ def folding_lists(proofs: Sequence[ProofNode], words: Words, depth: int | None =
 
 
 def _list(proof: ProofNode, words: Words, opened: int) -> Iterator[str]:
-    seen: set[int] = set()
+    visited: set[int] = set()
     waiting: list[tuple[ProofNode | str, int]] = [(proof, 0)]
     while waiting:
         node, level = waiting.pop()
         if isinstance(node, str):
             yield node
             continue
-        again = id(node) in seen and bool(node.children)
-        seen.add(id(node))
+        again = id(node) in visited and bool(node.children)
+        visited.add(id(node))
         line = _html_line(node, words, again)
         if again or not node.children:
             yield f'<div class="step {node.kind.value}">{line}</div>\n'

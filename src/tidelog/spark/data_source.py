@@ -1,7 +1,7 @@
 """Published folders and stores as a data source of Spark: `spark.read.format("tidelog")`, and `write`.
 
-Spark runs what is here in processes of its own: one plans a read or a write, tasks read and write files, and
-another one commits. Nothing but what is pickled goes from one to the next, and there is no session.
+Spark runs this code in its own processes: one plans a read or a write, tasks read and write files, and
+another one commits. They only share pickled objects, and have no session.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +30,7 @@ from tidelog.publish.publication import Publication
 from tidelog.publish.published_folder import MARKER
 from tidelog.publish.published_schemas import CHANGE_TYPE, PublishedVersion
 from tidelog.publish.table_files import BOTH, INSERT
+from tidelog.records import dataclass
 from tidelog.spark.frames import PREDICATE, layout_of
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ COMMIT_VERSION: Final = "_commit_version"
 VERSION: Final = "version"  # the key of an offset of a stream: the last version that was read
 SNAPSHOT: Final = -1  # the offset before a whole version
 LATEST: Final = "latest"
-STORAGE: Final = "storage."  # what options begin with that are settings of an object store
+STORAGE: Final = "storage."  # prefix of options that are settings of an object store
 OPTIONS: Final = {
     each.lower(): each
     for each in (
@@ -58,7 +59,7 @@ OPTIONS: Final = {
 }
 WORDS: Final = {"true": True, "false": False}
 ROWS: Final = data_files.ROWS  # of a file that a task writes
-BUFFERED: Final = 4 * ROWS  # rows of all predicates that a task keeps before it writes some
+BUFFERED: Final = 4 * ROWS  # rows of all predicates that a task holds before it writes the largest
 BATCH: Final = 1 << 16  # rows that are read at once
 
 
@@ -76,7 +77,7 @@ class TidelogSource(datasource.DataSource):
             return ReadOptions.of(self.options).schema()
 
     def reader(self, schema: spark_types.StructType) -> datasource.DataSourceReader:
-        """Return what reads a version, or changes between versions."""
+        """Return the reader of a version, or of changes between versions."""
         with errors_as_text():
             options = ReadOptions.of(self.options)
             return (
@@ -84,12 +85,12 @@ class TidelogSource(datasource.DataSource):
             )
 
     def streamReader(self, schema: spark_types.StructType) -> datasource.DataSourceStreamReader:  # noqa: N802
-        """Return what follows the changes of a table."""
+        """Return the reader of a stream of changes of a table."""
         with errors_as_text():
             return ChangeFeedReader(ReadOptions.of(self.options).of_stream(), schema)
 
     def writer(self, schema: spark_types.StructType, overwrite: bool) -> datasource.DataSourceWriter:
-        """Return what publishes `derived.facts` as one version."""
+        """Return the writer that publishes `derived.facts` as one version."""
         with errors_as_text():
             return VersionWriter.of(self.options, schema, overwrite)
 
@@ -123,29 +124,29 @@ class ReadOptions:
 
     @staticmethod
     def of(options: Mapping[str, str]) -> ReadOptions:
-        """Return what options say; raise what is wrong with them."""
-        given, storage = split_options(options)
-        found = ReadOptions(
-            given["path"],
+        """Parse the options; raise errors in them."""
+        values, storage = split_options(options)
+        read_options = ReadOptions(
+            values["path"],
             storage,
-            given.get("predicate"),
-            _columns(given.get("columns")),
-            _number(given, "versionAsOf"),
-            _truth(given, "readChangeFeed"),
-            given.get("startingVersion"),
-            _number(given, "endingVersion"),
-            _truth(given, "pushFilters"),
+            values.get("predicate"),
+            _columns(values.get("columns")),
+            _number(values, "versionAsOf"),
+            _truth(values, "readChangeFeed"),
+            values.get("startingVersion"),
+            _number(values, "endingVersion"),
+            _truth(values, "pushFilters"),
         )
-        if found.is_feed and found.version is not None:
+        if read_options.is_feed and read_options.version is not None:
             raise _refused("`versionAsOf` is one version, and `readChangeFeed` what changed between versions")
-        if not found.is_feed and (found.starting, found.ending) != (None, None):
+        if not read_options.is_feed and (read_options.starting, read_options.ending) != (None, None):
             raise _refused("`startingVersion` and `endingVersion` go with `readChangeFeed`")
-        if found.starting not in (None, LATEST):
-            _number(given, "startingVersion")
-        return found
+        if read_options.starting not in (None, LATEST):
+            _number(values, "startingVersion")
+        return read_options
 
     def of_stream(self) -> ReadOptions:
-        """Return the same, if a stream can have it."""
+        """Return these options, if they are valid for a stream."""
         if not self.is_feed:
             message = "a stream reads what changed, as published facts are deleted, too"
             raise _refused(message, '`.option("readChangeFeed", "true")`')
@@ -185,44 +186,44 @@ class ReadOptions:
         version = published.version(self.version if self.ending is None else self.ending)
         table = self.table(published, version)
         if table not in version.tables:
-            published.files(table, version)  # which says that it does not exist
-        whole = spark_types.StructType.fromJson(
+            published.files(table, version)  # raises that it does not exist
+        schema = spark_types.StructType.fromJson(
             json.loads(published_schemas.to_json(version.tables[table].schema))
         )
         if self.is_feed:
-            whole = whole.add(CHANGE_TYPE, spark_types.StringType(), False)
-            whole = whole.add(COMMIT_VERSION, spark_types.LongType(), False)
-        return self._chosen(whole)
+            schema = schema.add(CHANGE_TYPE, spark_types.StringType(), False)
+            schema = schema.add(COMMIT_VERSION, spark_types.LongType(), False)
+        return self._chosen(schema)
 
-    def _chosen(self, whole: spark_types.StructType) -> spark_types.StructType:
+    def _chosen(self, schema: spark_types.StructType) -> spark_types.StructType:
         if self.columns is None:
-            return whole
+            return schema
         for name in self.columns:
-            if name not in whole.names:
-                help = suggest(name, whole.names) or f"its columns are {', '.join(whole.names)}"
+            if name not in schema.names:
+                help = suggest(name, schema.names) or f"its columns are {', '.join(schema.names)}"
                 raise _refused(f"`{self.predicate}` has no column `{name}`", help)
-        return spark_types.StructType([whole[name] for name in self.columns])
+        return spark_types.StructType([schema[name] for name in self.columns])
 
 
 def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return options by the names that they have here, and the settings of an object store.
+    """Return options by their names in `OPTIONS`, and the settings of an object store.
 
-    Spark may have made all names lower-case; options that do not exist are an error.
+    Spark may have made all names lower-case; unknown options are an error.
     """
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     storage: dict[str, str] = {}
     for name, value in options.items():
         key = name.lower()
         if key.startswith(STORAGE):
             storage[key.removeprefix(STORAGE)] = value
         elif key in OPTIONS:
-            given[OPTIONS[key]] = value
+            values[OPTIONS[key]] = value
         else:
             help = suggest(name, OPTIONS.values()) or f"the options are {', '.join(OPTIONS.values())}"
             raise _refused(f"unknown option `{name}`", help)
-    if "path" not in given:
+    if "path" not in values:
         raise _refused("no path is given", "`.load(path)`, or `.save(path)`")
-    return given, storage
+    return values, storage
 
 
 def _columns(text: str | None) -> tuple[str, ...] | None:
@@ -234,8 +235,8 @@ def _columns(text: str | None) -> tuple[str, ...] | None:
     return tuple(name.strip() for name in text.split(","))
 
 
-def _number(given: Mapping[str, str], name: str) -> int | None:
-    text = given.get(name)
+def _number(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
     if text is None:
         return None
     if not text.strip().isdecimal():
@@ -243,22 +244,22 @@ def _number(given: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def _truth(given: Mapping[str, str], name: str) -> bool:
-    text = given.get(name, "false").lower()
+def _truth(options: Mapping[str, str], name: str) -> bool:
+    text = options.get(name, "false").lower()
     if text not in WORDS:
         raise _refused(f"`{name}` is `true` or `false`, not {text!r}")
     return WORDS[text]
 
 
-def _no_predicate(known: Iterable[str]) -> ProgramError:
+def _no_predicate(names: Iterable[str]) -> ProgramError:
     return _refused(
-        "no predicate was requested", f'`.option("predicate", …)`: it has {", ".join(known) or "none"}'
+        "no predicate was requested", f'`.option("predicate", …)`: it has {", ".join(names) or "none"}'
     )
 
 
 @dataclass(frozen=True)
 class FilePartition(datasource.InputPartition):
-    """A file that one task reads; `kind` says of a change file what became of its rows."""
+    """A file that one task reads; `kind` is the change type of the rows in a change file."""
 
     location: str | None  # None: the store
     kind: str | None = None
@@ -267,10 +268,10 @@ class FilePartition(datasource.InputPartition):
 
 @dataclass
 class TableReader(datasource.DataSourceReader):
-    """Reads a version of a table, what changed between two, or a predicate of a store."""
+    """Reads a version of a table, changes between versions, or a predicate of a store."""
 
     options: ReadOptions
-    wanted: spark_types.StructType
+    schema: spark_types.StructType  # of the rows to read
 
     def partitions(self) -> Sequence[datasource.InputPartition]:
         """Return the files to read."""
@@ -285,37 +286,38 @@ class TableReader(datasource.DataSourceReader):
                 return changes(published, options, int(options.starting) - 1, options.ending)
             version = published.version(options.version)
             return [
-                FilePartition(each) for each in published.files(options.table(published, version), version)
+                FilePartition(location)
+                for location in published.files(options.table(published, version), version)
             ]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         """Yield the rows of a file."""
         if isinstance(partition, FilePartition):  # Spark asks for one where there are none
-            yield from rows_of(self.options, self.wanted, partition, None)
+            yield from rows_of(self.options, self.schema, partition, None)
 
 
 @dataclass
 class FilteringReader(TableReader):
-    """Reads only what may pass filters, which Spark applies again.
+    """Reads only rows that may pass filters, which Spark applies again.
 
-    Spark refuses readers with such a method unless `spark.sql.python.filterPushdown.enabled` is true.
+    Spark rejects readers with `pushFilters` unless `spark.sql.python.filterPushdown.enabled` is true.
     """
 
     condition: Any = None
 
     def pushFilters(self, filters: list[datasource.Filter]) -> Iterable[datasource.Filter]:  # noqa: N802
-        """Take filters that Arrow has; return all of them, as Spark has other rules for NaN and more."""
-        types = {field.name: field.dataType for field in self.wanted.fields}
-        for each in filters:
-            found = condition_of(each, types)
-            if found is not None:
-                self.condition = found if self.condition is None else self.condition & found
+        """Accept filters that Arrow supports; return all of them, so that Spark applies them, too."""
+        types = {field.name: field.dataType for field in self.schema.fields}
+        for pushed in filters:
+            condition = condition_of(pushed, types)
+            if condition is not None:
+                self.condition = condition if self.condition is None else self.condition & condition
         return filters
 
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         """Yield the rows of a file that may pass."""
         if isinstance(partition, FilePartition):  # Spark asks for one where there are none
-            yield from rows_of(self.options, self.wanted, partition, self.condition)
+            yield from rows_of(self.options, self.schema, partition, self.condition)
 
 
 _COMPARED: Final[Mapping[type[datasource.Filter], Callable[[Any, Any], Any]]] = {
@@ -336,38 +338,38 @@ _EXACT: Final = (
 )
 
 
-def condition_of(given: datasource.Filter, types: Mapping[str, spark_types.DataType]) -> Any:
-    """Return a filter as an expression of Arrow; None if it is not one that both understand alike."""
-    compared = _COMPARED.get(type(given))
-    column: tuple[str, ...] = getattr(given, "attribute", ())
+def condition_of(pushed: datasource.Filter, types: Mapping[str, spark_types.DataType]) -> Any:
+    """Return a filter as an expression of Arrow; None if Arrow does not evaluate it as Spark does."""
+    compared = _COMPARED.get(type(pushed))
+    column: tuple[str, ...] = getattr(pushed, "attribute", ())
     if compared is None or len(column) != 1 or not isinstance(types.get(column[0]), _EXACT):
         return None
     if column[0] in (CHANGE_TYPE, COMMIT_VERSION):
         return None
-    value = given.value  # type: ignore[attr-defined]
+    value = pushed.value  # type: ignore[attr-defined]
     return compared(pc.field(column[0]), value)
 
 
 def changes(published: Published, options: ReadOptions, after: int, upto: int | None) -> list[FilePartition]:
-    """Return the files with what changed after a version."""
+    """Return the files with the changes after a version."""
     table = options.table(published, published.version(upto))
     return [
-        FilePartition(each.location, each.kind, each.number)
-        for each in published.change_files(table, after, upto)
+        FilePartition(file.location, file.kind, file.number)
+        for file in published.change_files(table, after, upto)
     ]
 
 
 def rows_of(
-    options: ReadOptions, wanted: spark_types.StructType, piece: FilePartition, condition: Any
+    options: ReadOptions, schema: spark_types.StructType, piece: FilePartition, condition: Any
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted columns of a file, or of a store, in Arrow's types of Spark's."""
-    target = to_arrow_schema(wanted, timezone="UTC")
+    """Yield the columns of a schema from a file or a store, in the Arrow types of the schema."""
+    target = to_arrow_schema(schema, timezone="UTC")
     with errors_as_text():
         if piece.location is None:
-            found: Iterator[Any] = stored_rows(options)
+            batches: Iterator[Any] = stored_rows(options)
         else:
-            found = _file_rows(options, piece, target, condition)
-        for batch in found:
+            batches = _file_rows(options, piece, target, condition)
+        for batch in batches:
             columns = [batch.column(field.name).cast(field.type) for field in target]
             yield pa.RecordBatch.from_arrays(columns, schema=target)
 
@@ -436,11 +438,11 @@ class ChangeFeedReader(datasource.DataSourceStreamReader, SupportsTriggerAvailab
     """
 
     options: ReadOptions
-    wanted: spark_types.StructType
+    schema: spark_types.StructType  # of the rows to read
     target: int | None = None  # the last version to read, once that is known
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        """Return what is before the first version to read."""
+        """Return the offset before the first version to read."""
         with errors_as_text():
             if self.options.starting is None:
                 return {VERSION: SNAPSHOT}
@@ -449,7 +451,7 @@ class ChangeFeedReader(datasource.DataSourceStreamReader, SupportsTriggerAvailab
             return {VERSION: int(self.options.starting) - 1}
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        """Return the last version that is published."""
+        """Return the offset of the last published version."""
         with errors_as_text():
             latest = self._latest() if self.target is None else self.target
             return {VERSION: max(start[VERSION], latest)}
@@ -463,7 +465,7 @@ class ChangeFeedReader(datasource.DataSourceStreamReader, SupportsTriggerAvailab
         return self.options.published().current().number
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[datasource.InputPartition]:
-        """Return the files with what changed between two offsets."""
+        """Return the files with the changes between two offsets."""
         with errors_as_text():
             published = self.options.published()
             if start[VERSION] == end[VERSION]:
@@ -477,7 +479,7 @@ class ChangeFeedReader(datasource.DataSourceStreamReader, SupportsTriggerAvailab
     def read(self, partition: datasource.InputPartition) -> Iterator[Any]:
         """Yield the rows of a file."""
         if isinstance(partition, FilePartition):  # Spark asks for one where there are none
-            yield from rows_of(self.options, self.wanted, partition, None)
+            yield from rows_of(self.options, self.schema, partition, None)
 
 
 @dataclass(frozen=True)
@@ -501,11 +503,13 @@ class VersionWriter(datasource.DataSourceArrowWriter):
 
     @staticmethod
     def of(options: Mapping[str, str], schema: spark_types.StructType, overwrite: bool) -> VersionWriter:
-        """Return a writer of a frame of facts; raise what is wrong with the frame or the options."""
-        given, storage = split_options(options)
-        others = [name for name in given if name not in ("path", "tableFormat")]
-        if others:
-            raise _refused(f"`{others[0]}` is an option of reading", "`path`, `tableFormat` and `storage.…`")
+        """Return a writer of a frame of facts; raise errors in the frame or the options."""
+        values, storage = split_options(options)
+        unsupported = [name for name in values if name not in ("path", "tableFormat")]
+        if unsupported:
+            raise _refused(
+                f"`{unsupported[0]}` is an option of reading", "`path`, `tableFormat` and `storage.…`"
+            )
         layout = layout_of(schema)
         if layout is None:
             message = (
@@ -513,36 +517,36 @@ class VersionWriter(datasource.DataSourceArrowWriter):
             )
             help = 'write `derived.facts`, with all of its columns, or one output: `derived["…"].write…`'
             raise ProgramError(Diagnostic(codes.NO_LAYOUT, message, help=help))
-        form = given.get("tableFormat")
-        Published(given["path"], form, storage)  # which raises what is wrong with them before tasks write
-        columns = {name: each.columns for name, each in layout.items()}
+        form = values.get("tableFormat")
+        Published(values["path"], form, storage)  # raises errors in them before tasks write
+        columns = {name: own.columns for name, own in layout.items()}
         arrow = {
-            name: published_schemas.normal(to_arrow_schema(each.schema, timezone="UTC"))
-            for name, each in layout.items()
+            name: published_schemas.normal(to_arrow_schema(own.schema, timezone="UTC"))
+            for name, own in layout.items()
         }
-        return VersionWriter(given["path"], storage, form, columns, arrow, overwrite, uuid.uuid4().hex[:12])
+        return VersionWriter(values["path"], storage, form, columns, arrow, overwrite, uuid.uuid4().hex[:12])
 
     def _folder(self, predicate: str) -> StorageFolder:
         return StorageFolder.at(self.path, self.storage).below(folder_name(predicate))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WrittenFiles:
-        """Write rows to files, some for each predicate, and return which."""
+        """Write rows to files of their predicates, and return the files."""
         buffered: dict[str, list[pa.Table]] = {}
         files: list[tuple[str, str]] = []
 
         def flush(name: str) -> None:
-            whole = pa.concat_tables(buffered.pop(name))
+            table = pa.concat_tables(buffered.pop(name))
             path = f"part-{self.run}-{uuid.uuid4().hex}.parquet"
             files.append((name, path))
-            data_files.write_file(self._folder(name), path, data_files.fitted(whole, self.schemas[name]))
+            data_files.write_file(self._folder(name), path, data_files.fitted(table, self.schemas[name]))
 
         def rows(name: str) -> int:
-            return sum(each.num_rows for each in buffered[name])
+            return sum(part.num_rows for part in buffered[name])
 
         try:
             with errors_as_text():
-                for name, some in self._parts(iterator):
-                    buffered.setdefault(name, []).append(some)
+                for name, table in self._parts(iterator):
+                    buffered.setdefault(name, []).append(table)
                     if rows(name) >= ROWS:
                         flush(name)
                     while sum(map(rows, buffered)) >= BUFFERED:
@@ -562,8 +566,8 @@ class VersionWriter(datasource.DataSourceArrowWriter):
                 if name not in self.columns:
                     message = f"a row is of `{name}`, which the frame was not derived with"
                     raise ProgramError(Diagnostic(codes.NO_LAYOUT, message))
-                some = batch.filter(pc.equal(tags.indices, number)).select(list(self.columns[name]))
-                yield name, pa.table(some.columns, names=self.schemas[name].names)
+                rows = batch.filter(pc.equal(tags.indices, number)).select(list(self.columns[name]))
+                yield name, pa.table(rows.columns, names=self.schemas[name].names)
             if tags.null_count:
                 raise ProgramError(Diagnostic(codes.NO_LAYOUT, f"a row has no `{PREDICATE}`"))
 
@@ -572,33 +576,35 @@ class VersionWriter(datasource.DataSourceArrowWriter):
         with errors_as_text(), Published(self.path, self.format, self.storage).writing() as publication:
             before = publication.base.tables if publication.base else {}
             for name, schema in self.schemas.items():
-                new = [path for message in messages for each, path in message.files if each == name]
+                paths = [
+                    path for message in messages for predicate, path in message.files if predicate == name
+                ]
                 if not self.is_overwriting and name in before:
-                    old = [file.path for file in publication.tables.files(before[name])]
-                    new = [*old, *self._not_there(publication, name, new)]
-                publication.replace(name, schema, new)
+                    old_paths = [file.path for file in publication.tables.files(before[name])]
+                    paths = [*old_paths, *self._without_existing(publication, name, paths)]
+                publication.replace(name, schema, paths)
             if self.is_overwriting:
                 for name in before.keys() - self.schemas.keys():
                     publication.drop(name)
             publication.commit(reason="overwrite" if self.is_overwriting else "append")
 
-    def _not_there(self, publication: Publication, name: str, paths: Sequence[str]) -> Iterator[str]:
-        """Yield files of the rows that a table does not have yet: facts are sets."""
+    def _without_existing(self, publication: Publication, name: str, paths: Sequence[str]) -> Iterator[str]:
+        """Yield files with the rows that a table does not have yet: facts are sets."""
         assert publication.base is not None
         folder, schema = self._folder(name), self.schemas[name]
         base = publication.base.tables[name]
         if not published_schemas.is_same(base.schema, schema):
             message = f"`{name}` has other columns than the published table"
             raise ProgramError(Diagnostic(codes.WRONG_FILE, message, help='use `mode("overwrite")`'))
-        old = publication.tables.files(base)
+        old_files = publication.tables.files(base)
         for path in paths:
             rows = data_files.read_file(folder, path, schema)
             is_new = pa.array([True] * rows.num_rows, pa.bool_()).to_numpy(zero_copy_only=False).copy()
-            for file in old:
+            for file in old_files:
                 mask = data_files.may_hold(file, rows)
                 if mask.any():
-                    held = data_files.read_file(folder, file.path, schema)
-                    _, is_held = data_files.found_in(held, rows)
+                    existing = data_files.read_file(folder, file.path, schema)
+                    _, is_held = data_files.found_in(existing, rows)
                     is_new &= ~is_held
             if is_new.all():
                 yield path
@@ -612,15 +618,15 @@ class VersionWriter(datasource.DataSourceArrowWriter):
     def abort(self, messages: list[Any]) -> None:
         """Delete the files of all tasks, unless a version names them.
 
-        If `commit` failed, the version may be incomplete: the next writer completes it, or removes it.
+        If `commit` failed, the version may be incomplete: the next writer completes or removes it.
         """
         with errors_as_text(), Published(self.path, self.format, self.storage).writing() as publication:
-            kept: set[tuple[str, str]] = set()
+            published: set[tuple[str, str]] = set()
             for name, table in (publication.base.tables if publication.base else {}).items():
-                kept |= {(name, file.path) for file in publication.tables.files(table)}
+                published |= {(name, file.path) for file in publication.tables.files(table)}
             for name in self.schemas:
-                left = [each.path for each in self._folder(name).listed() if f"-{self.run}-" in each.path]
-                self._remove([(name, path) for path in left if (name, path) not in kept])
+                written = [file.path for file in self._folder(name).listed() if f"-{self.run}-" in file.path]
+                self._remove([(name, path) for path in written if (name, path) not in published])
 
     def _remove(self, files: Iterable[tuple[str, str]]) -> None:
         for name, path in files:

@@ -1,16 +1,16 @@
-"""The functions of `tidelog.spark` that derive: lazy, without a session argument or an action.
+"""The functions of `tidelog.spark` that derive: lazy, without a session argument.
 
 Begin with `derive`: `stages.BoundProgram` binds the program to the frames and chooses where it runs, and the
 frames of its outputs are returned as `frames.Derived`. Spark runs the tasks when an output is used, once for
-each action. `query`, `explain`, `rules` and `check` go the same way. With the frames of what was derived
-before, `derive` applies a change to them: `Rederivation`.
+each action. `query`, `explain`, `rules` and `check` work likewise. With the frames of previously derived
+facts, `derive` applies a change to them: `Rederivation`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,10 +30,11 @@ from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.type_inference import infer
 from tidelog.logic.types import Type, Types
 from tidelog.logic.values import ColumnType
+from tidelog.proof import MOST_ROWS
 from tidelog.proof.explanation import Explanation
-from tidelog.proof.prover import MOST_ROWS
 from tidelog.reasoner.delta import find_predicate
 from tidelog.reasoner.explaining import MOST_ANSWERS
+from tidelog.records import dataclass
 from tidelog.rewrite.delete_rederive import MaintenanceProgram, NotMaintainable, afterwards, maintenance
 from tidelog.spark.frames import SPECIAL, Derived, quoted
 from tidelog.spark.schemas import NullSettings, share_columns
@@ -46,16 +47,16 @@ from tidelog.spark.stages import (
     check_program,
     needed_for,
     only_input,
+    parse_query,
     read_schemas,
-    resolved,
-    wanted_predicates,
+    requested_predicates,
 )
 from tidelog.spark.strategies import VALUE, StrategyChoice, estimate
 from tidelog.spark.worker import FactExplanation
 from tidelog.store.json_forms import explanation_of
 
 FramesByName = Mapping[str, DataFrame]
-# What a column of a frame holds so that it is read as the same values.
+# The types whose values are the same when they are read from a frame.
 FAITHFUL: Final = frozenset(
     {
         Type.BOOLEAN,
@@ -70,9 +71,9 @@ FAITHFUL: Final = frozenset(
 )
 
 
-# What applying a change costs in addition to what it reads, as measured: see docs/decisions/0066.
-COPIED: Final = {False: 0.2, True: 0.7}  # for each old fact that may change; more where facts may go
-FOLLOWED: Final = 50  # facts read for each one deleted, as a multiple of its share in what is derived
+# Measured costs of applying a change, besides those of reading: see docs/decisions/0066.
+COPIED: Final = {False: 0.2, True: 0.7}  # for each old fact that may change; more if facts may be deleted
+FOLLOWED: Final = 50  # facts read for each deleted fact, as a multiple of its share in the derived facts
 # Frames by predicate, or one for several predicates; `check` takes schemas, too.
 Inputs = Mapping[str, Any] | Mapping[tuple[str, ...], Any] | Mapping[str | tuple[str, ...], Any]
 
@@ -175,14 +176,14 @@ def explain(
     frames: Mapping[str, DataFrame] = InputFrames(inputs or {})
     bound = BoundProgram.of(program, frames, settings, nulls=nulls)
     bound.check_one_task(frames, "an explanation")
-    query = resolved(fact, bound.program)
+    query = parse_query(fact, bound.program)
     special = {name: [STRING] * len(columns) for name, columns in SPECIAL.items()}
     shared = share_columns({"explanation": [STRING], **special})
     options = {"proofs": proofs, "limit": limit, "rows": rows}
     ask = FactExplanation(fact, options, shared.of["explanation"][0])
-    found = bound.rows(ask, frames, shared, OnError.FAIL, needed_for(query, bound.program))
+    answers = bound.rows(ask, frames, shared, OnError.FAIL, needed_for(query, bound.program))
     with translated_errors():
-        (row,) = Derived(lambda: found, {}, shared).only("explanation", ["form"]).collect()
+        (row,) = Derived(lambda: answers, {}, shared).only("explanation", ["form"]).collect()
     return explanation_of(json.loads(row.form), bound.program)
 
 
@@ -195,17 +196,17 @@ def rules(
     mixed: str = "text",
     **more: DataFrame,
 ) -> Callable[[DataFrame], DataFrame]:
-    """Return a function for `DataFrame.transform`: what a program derives for one output.
+    """Return a function for `DataFrame.transform` that derives one output of a program.
 
     `input` is the predicate of the frame that is transformed; it may be left out where there is only one.
     `nulls` and `mixed` are those of `derive`, further arguments the frames of other predicates.
     """
-    known = program_of(program)
+    resolved_program = program_of(program)
 
     def transform(frame: DataFrame) -> DataFrame:
-        name = input or only_input(known, more)
+        name = input or only_input(resolved_program, more)
         frames = {name: frame, **more}
-        return derive(known, frames, outputs=[output], nulls=nulls, mixed=mixed)[output]
+        return derive(resolved_program, frames, outputs=[output], nulls=nulls, mixed=mixed)[output]
 
     return transform
 
@@ -227,7 +228,9 @@ class Checked(dict[str, spark_types.StructType]):
 
     def __str__(self) -> str:
         lines = [f"{name}: {schema.simpleString()}" for name, schema in self.items()]
-        lines += [f"stratum {place}: {', '.join(each.predicates)}" for place, each in enumerate(self.strata)]
+        lines += [
+            f"stratum {place}: {', '.join(stratum.predicates)}" for place, stratum in enumerate(self.strata)
+        ]
         return "\n".join([*lines, f"{self.strategy}: {self.reason}", *map(str, self.warnings)])
 
 
@@ -252,10 +255,10 @@ def check(
     """
     frames = InputFrames(inputs or {})
     bound = BoundProgram.of(program, frames, settings, nulls=nulls, mixed=mixed)
-    wanted = bound.outputs(wanted_predicates(bound.program, outputs))
-    layers = strata(bound.program.rules, bound.program.predicates)
-    schemas = {name: output.schema for name, output in wanted.items()}
-    only_frames = {name: each for name, each in (inputs or {}).items() if isinstance(each, DataFrame)}
+    requested = bound.outputs(requested_predicates(bound.program, outputs))
+    program_strata = strata(bound.program.rules, bound.program.predicates)
+    schemas = {name: output.schema for name, output in requested.items()}
+    only_frames = {name: frame for name, frame in (inputs or {}).items() if isinstance(frame, DataFrame)}
     running: Mapping[str, DataFrame] = InputFrames(only_frames)
     if previous is None:
         choice = bound.choose(running, partitions, sizes)
@@ -271,16 +274,16 @@ def check(
         for item in dict.fromkeys((*bound.program.warnings, *bound.inferred.warnings))
         if item.code != EMPTY_PREDICATE or not item.message.startswith(empty)
     ]
-    return Checked(schemas, warnings, layers, choice)
+    return Checked(schemas, warnings, program_strata, choice)
 
 
 @dataclass(frozen=True)
 class Rederivation:
-    """A change of frames, and what was derived before it: how everything afterwards is derived, and why.
+    """How everything is derived after a change of frames, from the facts derived before, and why.
 
-    The program becomes one that applies the change to the previous facts, or one that derives everything
-    again from the changed inputs, whichever costs less: see `rewrite.delete_rederive`. It is run as any
-    other, by one task or by several. So no process has to keep the facts from change to change.
+    The program is rewritten to one that applies the change to the previous facts, or one that derives
+    everything again from the changed inputs, whichever costs less: see `rewrite.delete_rederive`. It runs as
+    any other, in one task or several. So no process has to keep the facts between changes.
     """
 
     program: Program
@@ -290,11 +293,11 @@ class Rederivation:
     deleted: FramesByName
     outputs: Sequence[str] | None
     sizes: Mapping[str, int] | None
-    made: MaintenanceProgram  # what is run
-    applying: MaintenanceProgram  # what would be run to apply the change
+    rewritten: MaintenanceProgram  # the program that runs
+    applying: MaintenanceProgram  # the program that applies the change
     is_applied: bool
     reason: str
-    said: NullSettings | None = None  # what becomes of missing values, by predicate
+    null_settings: NullSettings | None = None  # by predicate
 
     @classmethod
     def of(
@@ -309,73 +312,86 @@ class Rederivation:
         apply: bool | None,
         nulls: NullSettings | None = None,
     ) -> Rederivation:
-        """Choose whether the change is applied to what was derived before, or everything is derived again.
+        """Choose whether to apply the change to the previously derived facts, or to derive everything again.
 
-        `inputs` are the tables as they were, `previous` what was derived from them.
+        `inputs` are the tables before the change, `previous` the facts derived from them.
         """
         check_program(program)
-        given, before, added, removed = (
-            {find_predicate(name, program.predicates).name: frame for name, frame in each.items()}
-            for each in (inputs, previous, inserted, deleted)
+        explicit_inputs, before, added, removed = (
+            {find_predicate(name, program.predicates).name: frame for name, frame in frames.items()}
+            for frames in (inputs, previous, inserted, deleted)
         )
-        said = _by_predicate(nulls, program)
-        explicit = given.keys() & program.derived
+        null_settings = _by_predicate(nulls, program)
+        explicit_derived = explicit_inputs.keys() & program.derived
         try:
-            made = maintenance(program, added, removed, explicit)
+            rewritten = maintenance(program, added, removed, explicit_derived)
         except NotMaintainable as reason:
             help = "leave `previous`, `inserted` and `deleted` out, and derive everything from the new inputs"
             raise ProgramError(Diagnostic(codes.NOT_REDERIVED, str(reason), help=help)) from None
-        applied = cls(
-            program, given, before, added, removed, outputs, sizes, made, made, True, "`apply=True`", said
+        applying = cls(
+            program,
+            explicit_inputs,
+            before,
+            added,
+            removed,
+            outputs,
+            sizes,
+            rewritten,
+            rewritten,
+            True,
+            "`apply=True`",
+            null_settings,
         )
-        again = replace(applied, made=afterwards(program, added, removed, explicit), is_applied=False)
+        rederiving = replace(
+            applying, rewritten=afterwards(program, added, removed, explicit_derived), is_applied=False
+        )
         if apply is False:
-            return replace(again, reason="`apply=False`")
-        applied._check_previous()
-        unfaithful = applied._unfaithful()
+            return replace(rederiving, reason="`apply=False`")
+        applying._check_previous()
+        unfaithful = applying._unfaithful()
         if apply and unfaithful:
             raise ProgramError(unfaithful)
         if apply:
-            return applied
+            return applying
         if unfaithful:
-            return replace(again, reason=unfaithful[0].message)
-        costs_less, why = applied._compare()
-        return replace(applied if costs_less else again, reason=why)
+            return replace(rederiving, reason=unfaithful[0].message)
+        costs_less, why = applying._compare()
+        return replace(applying if costs_less else rederiving, reason=why)
 
     @property
     def decision(self) -> str:
-        """What is done, and why."""
-        done = "the change is applied" if self.is_applied else "everything is derived again"
-        return f"{done}: {self.reason}"
+        """The choice, and its reason, as text."""
+        action = "the change is applied" if self.is_applied else "everything is derived again"
+        return f"{action}: {self.reason}"
 
     def bind(self, settings: Mapping[str, Any], mixed: str) -> BoundProgram:
-        """Return the program that is run, bound to its frames."""
-        program, nulls = self.made.program, self.nulls()
+        """Bind the program that runs to its frames."""
+        program, nulls = self.rewritten.program, self.nulls()
         return BoundProgram.of(program, self.frames(), settings, nulls=nulls, mixed=mixed, warns=False)
 
     def frames(self) -> dict[str, DataFrame]:
-        """Return the frames that the program is given, by the names that it has for them."""
-        made = self.made
-        found = {_input_name(name, made): frame for name, frame in self.inputs.items()}
+        """Return the input frames of the program that runs, by its names for them."""
+        rewritten = self.rewritten
+        frames = {_input_name(name, rewritten): frame for name, frame in self.inputs.items()}
         if self.is_applied:
-            found |= _before(self.program, self.previous, self._needed(), made)
-        found |= {made.inserted[name]: frame for name, frame in self.inserted.items()}
-        return found | {made.deleted[name]: frame for name, frame in self.deleted.items()}
+            frames |= _before(self.program, self.previous, self._needed(), rewritten)
+        frames |= {rewritten.inserted[name]: frame for name, frame in self.inserted.items()}
+        return frames | {rewritten.deleted[name]: frame for name, frame in self.deleted.items()}
 
     def names(self) -> list[str]:
-        """Return the outputs of the program: those wanted, and what has changed in them."""
-        wanted, made = wanted_predicates(self.program, self.outputs), self.made
-        names = [predicate.written for predicate in wanted]
-        for places in (made.gained, made.lost):
-            names += [places[predicate.name] for predicate in wanted if predicate.name in places]
+        """Return the outputs of the program that runs: those requested, and their changes."""
+        requested, rewritten = requested_predicates(self.program, self.outputs), self.rewritten
+        names = [predicate.written for predicate in requested]
+        for places in (rewritten.gained, rewritten.lost):
+            names += [places[predicate.name] for predicate in requested if predicate.name in places]
         return names
 
     def changed(self, derived: Derived) -> dict[str, DataFrame]:
-        """Return what has changed, compared on Spark, where everything is derived again."""
+        """Return the changes of outputs, compared on Spark, if everything is derived again."""
         if self.is_applied:
             return {}
-        found = {}
-        for predicate in wanted_predicates(self.program, self.outputs):
+        changes = {}
+        for predicate in requested_predicates(self.program, self.outputs):
             name, now = predicate.name, derived[predicate.written]
             before = self.previous.get(name) if name in self.program.derived else self.inputs.get(name)
             if before is None:
@@ -386,76 +402,88 @@ class Rederivation:
                 *(F.col(quoted(old)).cast(new.dataType).alias(new.name) for old, new in places)
             ).dropna()  # rows of inputs that lack a value are no facts
             if name in self.applying.gained:
-                found[self.applying.gained[name]] = now.subtract(same)
+                changes[self.applying.gained[name]] = now.subtract(same)
             if name in self.applying.lost:
-                found[self.applying.lost[name]] = same.subtract(now)
-        return found
+                changes[self.applying.lost[name]] = same.subtract(now)
+        return changes
 
     def sizes_of(self) -> dict[str, int] | None:
-        """Return the rows of the frames as they are named now, where sizes are known."""
+        """Return `sizes` by the names in the program that runs."""
         if self.sizes is None:
             return None
-        known = {self.program.find(name): rows for name, rows in self.sizes.items()}
-        places = {_input_name(each.name, self.made): rows for each, rows in known.items() if each is not None}
+        rows_by_predicate = {self.program.find(name): rows for name, rows in self.sizes.items()}
+        places = {
+            _input_name(predicate.name, self.rewritten): rows
+            for predicate, rows in rows_by_predicate.items()
+            if predicate is not None
+        }
         return {name: rows for name, rows in places.items() if name in self.frames()}
 
     def nulls(self) -> NullSettings | None:
-        """Return what becomes of missing values in the frames as they are named now."""
-        if self.said is None or isinstance(self.said, str):
-            return self.said
-        made, frames = self.made, self.frames()
-        found = {}
-        for name, words in self.said.items():
-            for place in (_input_name(name, made), made.inserted.get(name), made.deleted.get(name)):
+        """Return the settings of missing values by the names in the program that runs."""
+        if self.null_settings is None or isinstance(self.null_settings, str):
+            return self.null_settings
+        rewritten, frames = self.rewritten, self.frames()
+        settings = {}
+        for name, words in self.null_settings.items():
+            for place in (
+                _input_name(name, rewritten),
+                rewritten.inserted.get(name),
+                rewritten.deleted.get(name),
+            ):
                 if place in frames:
-                    found[place] = words
-        return found
+                    settings[place] = words
+        return settings
 
     def _needed(self) -> list[str]:
-        """Return the derived predicates whose old facts are read, or go to outputs as they are."""
-        read = self.made.read | {each.name for each in wanted_predicates(self.program, self.outputs)}
-        return [name for name in sorted(self.program.derived) if self.made.old.get(name) in read]
+        """Return the derived predicates whose old facts are read by rules, or are outputs."""
+        names = self.rewritten.read | {
+            predicate.name for predicate in requested_predicates(self.program, self.outputs)
+        }
+        return [name for name in sorted(self.program.derived) if self.rewritten.old.get(name) in names]
 
     def _compare(self) -> tuple[bool, str]:
         """Return whether applying the change costs less, and why."""
-        program, made = self.program, self.made
+        program, rewritten = self.program, self.rewritten
         for stratum in strata(program.rules):
-            if stratum.recursive and any(name in made.lost for name in stratum.predicates):
+            if stratum.recursive and any(name in rewritten.lost for name in stratum.predicates):
                 name = stratum.predicates[0]
                 return False, f"`{name}` is recursive and may lose facts, and many may have to be rederived"
-        known = [
+        estimates = [
             self._sizes(self.inputs),
             self._sizes(self.previous),
             self._sizes(self.inserted, " inserted"),
             self._sizes(self.deleted, " deleted"),
         ]
-        if None in known:
+        if None in estimates:
             return False, "the size of all frames is unknown (set `sizes`)"
-        given, before, added, removed = (each or {} for each in known)
-        reached = {name: size for name, size in before.items() if made.old.get(name, name) != name}
-        read = sum(size for name, size in given.items() if _input_name(name, made) in made.read)
-        read += sum(size for name, size in before.items() if made.old.get(name) in made.read)
-        copied = sum(size * COPIED[name in made.lost] for name, size in reached.items())
+        inputs, before, added, removed = (sizes or {} for sizes in estimates)
+        reached = {name: size for name, size in before.items() if rewritten.old.get(name, name) != name}
+        bytes_read = sum(
+            size for name, size in inputs.items() if _input_name(name, rewritten) in rewritten.read
+        )
+        bytes_read += sum(size for name, size in before.items() if rewritten.old.get(name) in rewritten.read)
+        copied = sum(size * COPIED[name in rewritten.lost] for name, size in reached.items())
         changed = sum(added.values()) + FOLLOWED * sum(removed.values())
-        share = changed / max(sum(given.values()), 1)
-        applied = int(read + copied + share * sum(reached.values()))
-        again = sum(given.values()) + sum(before.values())
+        share = changed / max(sum(inputs.values()), 1)
+        applied = int(bytes_read + copied + share * sum(reached.values()))
+        again = sum(inputs.values()) + sum(before.values())
         reason = f"applying is estimated at {applied:,} bytes read and derived, deriving again at {again:,}"
         return applied < again, reason
 
     def _sizes(self, frames: FramesByName, kind: str = "") -> dict[str, int] | None:
-        """Return how many bytes frames have, about: None if that is not known of all."""
-        found = {name: self._size(name, frame, kind) for name, frame in frames.items()}
-        sizes = {name: size for name, size in found.items() if size is not None}
-        return sizes if len(sizes) == len(found) else None
+        """Return the estimated bytes of frames; None if one is unknown."""
+        estimates = {name: self._size(name, frame, kind) for name, frame in frames.items()}
+        sizes = {name: size for name, size in estimates.items() if size is not None}
+        return sizes if len(sizes) == len(estimates) else None
 
     def _size(self, name: str, frame: DataFrame, kind: str) -> int | None:
-        """Return how many bytes a frame has, about; `sizes` has its rows as `edge`, or `edge inserted`."""
+        """Return the estimated bytes of a frame; its rows are in `sizes` as `edge`, or `edge inserted`."""
         rows = (self.sizes or {}).get(self.program.predicates[name].written + kind)
         return estimate(frame) if rows is None else rows * max(len(frame.columns), 1) * VALUE
 
     def _check_previous(self) -> None:
-        """Raise what is missing of what was derived before."""
+        """Raise if frames of previously derived facts are missing."""
         missing = [name for name in self._needed() if name not in self.previous]
         if missing:
             listed = ", ".join(f"`{name}`" for name in missing)
@@ -464,33 +492,35 @@ class Rederivation:
             raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help=help))
 
     def _unfaithful(self) -> list[Diagnostic]:
-        """Return which columns of what was derived before could be read as other values."""
+        """Return an error for each column of derived facts that could be read back as other values."""
         program, faults = self.program, []
-        read = read_schemas(program, {name: frame.schema for name, frame in self.inputs.items()})
-        inferred = infer(program, {name: each.types for name, each in read.items()})
+        inputs = read_schemas(program, {name: frame.schema for name, frame in self.inputs.items()})
+        inferred = infer(program, {name: schema.types for name, schema in inputs.items()})
         for name in self._needed():
             predicate = program.predicates[name]
-            for column, held, declared in zip(
+            for column, types, declared in zip(
                 column_names(predicate), inferred.of(predicate), predicate.types, strict=True
             ):
-                if not _is_faithful(held, declared):
+                if not _is_faithful(types, declared):
                     message = f"values of column `{column}` of `{name}` are texts in its frame"
                     help = f"declare the columns of `{name}`: texts could be read as other values"
                     faults.append(Diagnostic(codes.NOT_REDERIVED, message, help=help))
         return faults
 
 
-def _by_predicate(said: NullSettings | None, program: Program) -> NullSettings | None:
-    """Return the settings of missing values by the full names of predicates; raise if they are values."""
-    words = [said] if isinstance(said, str) else [] if said is None else list(said.values())
-    all_words = [word for each in words for word in ([each] if isinstance(each, str) else each.values())]
+def _by_predicate(settings: NullSettings | None, program: Program) -> NullSettings | None:
+    """Return the settings of missing values by the full names of predicates; raise if one is `value`."""
+    words = [settings] if isinstance(settings, str) else [] if settings is None else list(settings.values())
+    all_words = [
+        word for setting in words for word in ([setting] if isinstance(setting, str) else setting.values())
+    ]
     if Nulls.VALUE.value in all_words:
         message = "missing values are texts in frames, and could not be distinguished afterwards"
         help = "leave `previous`, `inserted` and `deleted` out, or drop the rows that lack values"
         raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help=help))
-    if said is None or isinstance(said, str):
-        return said
-    return {find_predicate(name, program.predicates).name: each for name, each in said.items()}
+    if settings is None or isinstance(settings, str):
+        return settings
+    return {find_predicate(name, program.predicates).name: setting for name, setting in settings.items()}
 
 
 def _check_structs(before: DataFrame, now: DataFrame) -> None:
@@ -502,26 +532,26 @@ def _check_structs(before: DataFrame, now: DataFrame) -> None:
             raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help=help))
 
 
-def _input_name(name: str, made: MaintenanceProgram) -> str:
-    """Return the input of the program that is run which has the explicit facts of a predicate."""
-    return made.given.get(name) or made.old.get(name, name)
+def _input_name(name: str, rewritten: MaintenanceProgram) -> str:
+    """Return the input of the program that runs with the explicit facts of a predicate."""
+    return rewritten.given.get(name) or rewritten.old.get(name, name)
 
 
 def _before(
-    program: Program, previous: FramesByName, needed: Sequence[str], made: MaintenanceProgram
+    program: Program, previous: FramesByName, needed: Sequence[str], rewritten: MaintenanceProgram
 ) -> dict[str, DataFrame]:
-    """Return the frames of what was derived before, under the names by which it is read now."""
+    """Return the frames of previously derived facts, by their names in the program that runs."""
     return {
-        made.old[name]: previous[name] if program.predicates[name].arity else previous[name].select()
+        rewritten.old[name]: previous[name] if program.predicates[name].arity else previous[name].select()
         for name in needed
     }
 
 
-def _is_faithful(held: Types, declared: ColumnType) -> bool:
+def _is_faithful(types: Types, declared: ColumnType) -> bool:
     """Whether values of a column are read from a frame as the same values."""
     if declared is not ColumnType.ANY and declared is not ColumnType.TERM:
         return True
-    return len(held) == 1 and held <= FAITHFUL
+    return len(types) == 1 and types <= FAITHFUL
 
 
 __all__ = ["Checked", "Derived", "check", "derive", "explain", "query", "rules"]

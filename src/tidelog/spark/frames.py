@@ -1,8 +1,8 @@
-"""The frames of a program's outputs, made of the one frame of rows that its tasks return.
+"""The frames of a program's outputs, each a filter over the one frame of rows that its tasks return.
 
-Begin with `Derived`, the mapping that `derive` returns: each output is a filter over the rows of all outputs.
-Behind it stand what it counts (`Observed`), the layout of `derived.facts`, how all outputs are saved in one
-pass (`Saving`), and how rows of frames come to this process (`fetch`). Below are `schemas` and `worker`.
+Begin with `Derived`, the mapping that `derive` returns. `Observed` counts its facts, `PredicateLayout` is the
+layout of `derived.facts`, `Saving` saves all outputs in one pass, and `fetch` brings rows of frames to this
+process.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property, reduce
 from os import PathLike, fspath
 from pathlib import Path
@@ -30,6 +29,7 @@ from pyspark.storagelevel import StorageLevel
 from tidelog.durable import replacing_text
 from tidelog.errors import Diagnostic, ProgramError, codes
 from tidelog.logic.program import free_name
+from tidelog.records import dataclass
 from tidelog.spark.schemas import (
     NullAction,
     OutputSchema,
@@ -53,10 +53,10 @@ from tidelog.spark.worker import (
     VIOLATIONS,
     FileTarget,
     WriteRows,
-    missing,
+    null_counter,
 )
 
-PREDICATE: Final = "predicate"  # the column that says of which predicate a row is
+PREDICATE: Final = "predicate"  # the column with the predicate of a row
 STRING, LONG = spark_types.StringType(), spark_types.LongType()
 SPECIAL = {
     REJECTS: ("place", "code", "reason", "row"),
@@ -66,7 +66,7 @@ SPECIAL = {
     COUNTS: ("counts",),
 }
 SHARED = "_shared"  # a column of random numbers
-KEY: Final = "tidelog.layout"  # of the metadata of the column that says of which predicate a row is
+KEY: Final = "tidelog.layout"  # of the metadata of the column `predicate`
 MODES: Final = ("append", "overwrite")
 MANIFEST: Final = "_manifest.json"  # Spark skips files whose names begin so
 ROWS: Final = "rows"  # the predicate of a `FileTarget` for the rows of any frame
@@ -79,10 +79,10 @@ FILES_SCHEMA: Final = spark_types.StructType(
 class Derived(Mapping[str, DataFrame]):
     """The frames of a program's outputs, by predicate.
 
-    Each action evaluates the program; in `with derived.persist():` only the first one does. The `observation`
-    has how many facts there are of each predicate once an action has run; rows that our tasks return
-    `are_counted` there. `make_rows` returns the rows of all outputs, `write_files` which files tasks have
-    written instead of returning rows. Both are called when they are needed: Spark analyses what it is given.
+    Each action evaluates the program; in `with derived.persist():` only the first one does. `observation` has
+    the number of facts of each predicate once an action has run, from the counts that tasks return if
+    `are_counted`. `make_rows` returns the rows of all outputs; `write_files` lets tasks write them to
+    files, and returns which. Both are called when they are needed: Spark analyses each new frame.
     """
 
     def __init__(
@@ -118,10 +118,9 @@ class Derived(Mapping[str, DataFrame]):
 
     @cached_property
     def _shuffled(self) -> DataFrame:
-        """The rows behind a shuffle, so that what follows runs in as many tasks as its size asks for.
+        """The rows behind a shuffle, so that the next stage has as many tasks as their size requires.
 
-        Tasks of a barrier stage run all or none: nothing that stops early, and no union, may follow them in
-        one stage.
+        Tasks of a barrier stage run all or none: no limit and no union may follow them in the same stage.
         """
         return self._observed.hint("rebalance")
 
@@ -133,12 +132,12 @@ class Derived(Mapping[str, DataFrame]):
     def _behind_tasks(self) -> DataFrame:
         """The rows behind a shuffle below which Spark moves no filter.
 
-        The filter that raises an error would fail the barrier stage there, which Spark repeats as a whole.
+        A filter that raises an error there would fail the barrier stage, which Spark repeats as a whole.
         """
         return self._rows.where(F.col(SHARED) >= 0)
 
     def with_frames(self, more: Mapping[str, DataFrame]) -> Derived:
-        """Add frames that are made from others; they are not among `facts`."""
+        """Add frames that are computed from others; `facts` does not contain them."""
         self._frames |= more
         self._names += more
         return self
@@ -168,92 +167,94 @@ class Derived(Mapping[str, DataFrame]):
 
     @property
     def rejects(self) -> DataFrame:
-        """The rows of inputs that could not be read, if they are collected."""
+        """The rows of inputs that could not be read, with `on_error="collect"`."""
         own = self.only(REJECTS, SPECIAL[REJECTS])
-        return reduce(DataFrame.unionAll, (each.read.rejects for each in self._passing.values()), own)
+        return reduce(DataFrame.unionAll, (each.input.rejects for each in self._passing.values()), own)
 
     @property
     def violations(self) -> DataFrame:
-        """The constraints that do not hold, if they are kept."""
+        """The constraints that do not hold, with `on_violation="keep"`."""
         return self.only(VIOLATIONS, SPECIAL[VIOLATIONS])
 
     @property
     def nulls(self) -> DataFrame:
-        """How many rows lack a value of which column, and what became of them, where there are some."""
+        """How many rows lack a value, and how they were treated, for each column with such rows."""
         own = self.only(NULLS, SPECIAL[NULLS])
         own = own.select("predicate", "column", "nulls", F.col("rows").cast("bigint"))
-        every = reduce(DataFrame.unionAll, (each.read.nulls for each in self._passing.values()), own)
+        every = reduce(DataFrame.unionAll, (each.input.nulls for each in self._passing.values()), own)
         return every.groupBy("predicate", "column", "nulls").agg(F.sum("rows").alias("rows"))
 
     @cached_property
     def layout(self) -> dict[str, dict[str, str]]:
-        """Where the columns of each predicate lie in `facts`: a column holds those of one type, in order."""
-        kept = share_columns({name: [of for _, of in output.fields] for name, output in self.outputs.items()})
-        names = plain_names(kept)
+        """Which columns of `facts` hold those of each predicate; a column of `facts` has one type."""
+        columns = share_columns(
+            {name: [of for _, of in output.fields] for name, output in self.outputs.items()}
+        )
+        names = plain_names(columns)
         return {
             name: {
-                column: names[slot] for slot, (column, _) in zip(kept.of[name], output.fields, strict=True)
+                column: names[slot] for slot, (column, _) in zip(columns.of[name], output.fields, strict=True)
             }
             for name, output in self.outputs.items()
         }
 
     @property
     def facts(self) -> DataFrame:
-        """All outputs in one frame: the predicate of each row, and its columns as `layout` says.
+        """All outputs in one frame: the predicate of each row, and its columns as in `layout`.
 
-        It is made to be written in one pass: where one task derives, nothing is exchanged before. Metadata of
-        the column `predicate` has the layout, too, for `write.format("tidelog")`.
+        It can be written in one pass: where one task derives, there is no shuffle. The metadata of the column
+        `predicate` has the layout for `write.format("tidelog")`.
         """
         rows = self._facts(self._behind_tasks if self._is_divided else self._observed, self._derived)
         # Not `withColumn`, which drops the metadata on Connect.
-        told = F.col(TAG).alias(TAG, metadata=metadata_of(self.layout, self.outputs))
+        tag = F.col(TAG).alias(TAG, metadata=metadata_of(self.layout, self.outputs))
         names = dict.fromkeys(name for columns in self.layout.values() for name in columns.values())
-        return rows.select(told, *names)
+        return rows.select(tag, *names)
 
     @property
     def uncounted_facts(self) -> DataFrame:
-        """The rows of `facts`, which `observation` does not count: where Spark must not analyse a frame."""
+        """The rows of `facts`, not counted by `observation`, for where Spark must not analyse a frame."""
         return self._facts(self._make_rows(), self._derived)
 
     def _facts(
         self, rows: DataFrame | None, derived: Mapping[str, OutputSchema], with_passing: bool = True
     ) -> DataFrame:
-        """Return the rows of some outputs that were derived, and those of outputs that no task derives."""
+        """Return the rows of derived outputs, and those of the outputs that no task derives."""
         types: dict[str, spark_types.DataType] = {}
-        taken: dict[str, str] = {}
+        slots: dict[str, str] = {}
         for name, output in self.outputs.items():
             places = self.layout[name].values()
             types |= dict(zip(places, (of for _, of in output.fields), strict=True))
             if name in derived:
-                taken |= dict(zip(places, self._shared_columns.of[name], strict=True))
+                slots |= dict(zip(places, self._shared_columns.of[name], strict=True))
 
         parts = []
         if rows is not None:
-            parts.append(rows.where(self._is_one_of(list(derived))).select(TAG, *filled(taken, types)))
-        others = []
-        for name, each in self._passing.items() if with_passing else ():
-            own = {place: column for column, place in self.layout[name].items()}
-            others.append(each.rows.select(F.lit(name).alias(TAG), *filled(own, types)))
-        if others:  # all of them are exchanged at once, to have each row once
-            parts.append(union(others).distinct())
+            parts.append(rows.where(self._is_one_of(list(derived))).select(TAG, *filled(slots, types)))
+        passing = []
+        for name, passed in self._passing.items() if with_passing else ():
+            sources = {place: column for column, place in self.layout[name].items()}
+            passing.append(passed.rows.select(F.lit(name).alias(TAG), *filled(sources, types)))
+        if passing:  # one shuffle removes the duplicates of all of them
+            parts.append(union(passing).distinct())
         return union(parts)
 
     def save(self, path: str | PathLike[str], mode: str = "append") -> dict[str, int]:
         """Write all outputs to Parquet files, a folder for each predicate, in one pass. This runs a job.
 
-        The tasks that derive write the files; once all of them have ended well, readers see them. Returns how
-        many rows were written of each predicate. The path is one that all executors see.
+        The tasks that derive write the files, which are visible once all tasks have succeeded. Returns the
+        number of rows written, by predicate. All executors must have access to the path.
         """
         schemas = {name: output.schema for name, output in self.outputs.items()}
         saving = Saving(fspath(path), mode, schemas)
         frames = []
-        rest = self._derived  # what is derived already, or by others than tasks of ours
+        unwritten = self._derived  # outputs that tasks of ours do not write
         if self._write_files is not None and not self._is_persisted:
-            rest = {}
+            unwritten = {}
             frames.append(self._write_files(saving.target))
-        if rest or self._passing:
-            layout = {name: tuple(each.values()) for name, each in self.layout.items()}
-            rows = self._facts(self._rows if rest else None, rest)
+        if unwritten or self._passing:
+            layout = {name: tuple(columns.values()) for name, columns in self.layout.items()}
+            rows = self._facts(self._rows if unwritten else None, unwritten)
             frames.append(saving.of_rows(rows, TAG, layout))
         return saving.run(union(frames)) if frames else {}
 
@@ -265,43 +266,43 @@ class Derived(Mapping[str, DataFrame]):
     def write(self, target: FileTarget) -> list[tuple[str, str, int]]:
         """Write outputs in the tasks that derive them; return predicate, name and rows of each file.
 
-        This runs a job. Outputs that no task derives are not written. Who writes a log of commits records
-        afterwards which files count.
+        This runs a job. Outputs that no task derives are not written. The caller records the files in its log
+        of commits.
         """
         if not self._derived:
             return []
         if self._write_files is not None and not self._is_persisted:
             files = self._write_files(target)
         else:
-            layout = {name: tuple(each.values()) for name, each in self.layout.items()}
+            layout = {name: tuple(columns.values()) for name, columns in self.layout.items()}
             rows = self._facts(self._rows, self._derived, with_passing=False)
             files = rows.mapInArrow(Shipped(WriteRows(target, TAG, layout)), FILES_SCHEMA)
         with translated_errors():
             return [(row.predicate, row.file, row.rows) for row in files.collect()]
 
     def _is_one_of(self, names: Sequence[str]) -> Any:
-        """Return the condition that a row is of one of the outputs; on the row of an error, raise that."""
+        """Return the condition that a row is of one of the outputs; it raises the error in an error row."""
         error = F.raise_error(F.col(quoted(self._shared_columns.of[ERRORS][0]))).cast("boolean")
         return F.when(F.col(TAG) == ERRORS, error).otherwise(F.col(TAG).isin(list(names)))
 
     @property
     def _shared(self) -> DataFrame:
-        """The rows of all outputs; one query that uses several of them evaluates the program once.
+        """The rows of all outputs; a query that uses several of them evaluates the program once.
 
-        A filter does not move below what is random, and each consumer needs every column: so the exchange
-        below is the same for all of them, and Spark uses it again.
+        Spark does not push a filter below a random column, and each consumer needs every column: so the
+        shuffle below is the same for all of them, and Spark reuses it.
         """
-        every = [F.col(quoted(name)).isNull() for name in (TAG, *self._shared_columns.types)]
-        return self._rows.where((F.col(SHARED) >= 0) & ~reduce(lambda one, other: one & other, every))
+        is_null = [F.col(quoted(name)).isNull() for name in (TAG, *self._shared_columns.types)]
+        return self._rows.where((F.col(SHARED) >= 0) & ~reduce(lambda left, right: left & right, is_null))
 
     def at_once(self, name: str, columns: Sequence[str]) -> DataFrame:
-        """Return the rows of one output without an exchange before, where one task has derived them."""
+        """Return the rows of one output without a shuffle, where one task has derived them."""
         return self._select(self._observed, name, columns)
 
     def only(
         self, name: str, columns: Sequence[str], schema: spark_types.StructType | None = None
     ) -> DataFrame:
-        """Return the rows of one output, with these columns, which may be null where the schema says so."""
+        """Return the rows of one output, with these columns, which are nullable as in the schema."""
         return self._select(self._shared, name, columns, schema)
 
     def _select(
@@ -320,13 +321,13 @@ class Derived(Mapping[str, DataFrame]):
         return rows.where(self._is_one_of([name])).select(*chosen)
 
     def persist(self, level: StorageLevel = StorageLevel.MEMORY_AND_DISK_DESER) -> Derived:
-        """Keep the rows of all outputs once they are derived; use it in a `with` block, or `unpersist`."""
+        """Persist the rows of all outputs once they are derived; use it in a `with` block, or `unpersist`."""
         self._rows.persist(level)
         self._is_persisted = True
         return self
 
     def unpersist(self) -> None:
-        """Release rows that were kept."""
+        """Release the persisted rows."""
         self._rows.unpersist()
         self._is_persisted = False
 
@@ -338,9 +339,9 @@ class Derived(Mapping[str, DataFrame]):
 
 
 class Observed:
-    """How many facts there are of each predicate, once an action has run, with rejected rows and violations.
+    """How many facts, rejected rows and violations there are, once an action has run.
 
-    Where something is said of missing values, `edge.y drop-row` is how many rows of `edge` had none for `y`.
+    With settings of missing values, `edge.y drop-row` is the number of rows of `edge` that lack `y`.
     """
 
     def __init__(self, outputs: Iterable[str], nulls: Iterable[NullAction]) -> None:
@@ -351,57 +352,57 @@ class Observed:
         self._nulls = list(nulls)
 
     def of_tasks(self, rows: DataFrame, shared: SharedColumns) -> DataFrame:
-        """Return rows among which each task has one with what it has counted."""
-        told = F.when(F.col(TAG) == COUNTS, F.col(quoted(shared.of[COUNTS][0])))
-        return rows.observe(self._observation, F.collect_list(told).alias(COUNTS))
+        """Return the rows, observed by the row of counts that each task adds."""
+        counts = F.when(F.col(TAG) == COUNTS, F.col(quoted(shared.of[COUNTS][0])))
+        return rows.observe(self._observation, F.collect_list(counts).alias(COUNTS))
 
     def of_rows(self, rows: DataFrame, shared: SharedColumns) -> DataFrame:
-        """Return rows that are counted one by one: where no task has derived all of a predicate."""
+        """Return the rows, counted by Spark: where no task has derived all of a predicate."""
         counts = [F.struct(F.lit(name), F.count_if(F.col(TAG) == name)) for name in self._names]
         places = [F.col(quoted(slot)) for slot in shared.of[NULLS]]
-        for what in self._nulls:
-            is_meant = F.col(TAG) == NULLS
-            for place, word in zip(places, what, strict=False):
-                is_meant &= place == word
-            lacking = F.sum(F.when(is_meant, places[-1].cast("bigint")).otherwise(F.lit(0)))
-            counts.append(F.struct(F.lit(missing(*what)), lacking))
+        for action in self._nulls:
+            matches = F.col(TAG) == NULLS
+            for place, word in zip(places, action, strict=False):
+                matches &= place == word
+            total = F.sum(F.when(matches, places[-1].cast("bigint")).otherwise(F.lit(0)))
+            counts.append(F.struct(F.lit(null_counter(*action)), total))
         return rows.observe(self._observation, F.array(*counts).alias(COUNTS))
 
     @property
     def get(self) -> dict[str, int]:
         """Return the counts by name; wait for an action."""
-        found = dict.fromkeys((*self._names, *(missing(*what) for what in self._nulls)), 0)
-        for told in self._observation.get[COUNTS]:
-            counts = json.loads(told) if isinstance(told, str) else {told[0]: told[1]}
+        totals = dict.fromkeys((*self._names, *(null_counter(*action) for action in self._nulls)), 0)
+        for item in self._observation.get[COUNTS]:
+            counts = json.loads(item) if isinstance(item, str) else {item[0]: item[1]}
             for name, count in counts.items():
-                found[name] = found.get(name, 0) + count
-        return {self._names.get(name, name): count for name, count in found.items()}
+                totals[name] = totals.get(name, 0) + count
+        return {self._names.get(name, name): count for name, count in totals.items()}
 
 
 def share_output_columns(outputs: Mapping[str, OutputSchema]) -> SharedColumns:
-    """Return where the columns of outputs lie, with those of what is no predicate."""
+    """Return how outputs share columns, with those of rejects, violations, errors and counts."""
     return share_with_special({name: [of for _, of in output.fields] for name, output in outputs.items()})
 
 
 def share_with_special(columns: Mapping[str, Sequence[spark_types.DataType]]) -> SharedColumns:
-    """Return where columns of these types lie, with those of what is no predicate."""
-    return share_columns({**columns, **{name: [STRING] * len(each) for name, each in SPECIAL.items()}})
+    """Return how columns of these types are shared, with those of rejects, violations, errors and counts."""
+    return share_columns({**columns, **{name: [STRING] * len(names) for name, names in SPECIAL.items()}})
 
 
 def quoted(name: str) -> str:
-    """Return the name of a column, whatever is in it, as `F.col` takes it."""
+    """Return the name of a column, escaped for `F.col`."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def filled(columns: Mapping[str, str], types: Mapping[str, spark_types.DataType]) -> Iterator[Any]:
-    """Yield columns of these names and types: those of a frame where it has one for a name, else nulls."""
+    """Yield columns of these names and types: a column of a frame if `columns` has one, else nulls."""
     for name, of in types.items():
         column = F.col(quoted(columns[name])) if name in columns else F.lit(None).cast(of)
         yield column.alias(name)
 
 
 def union(frames: Sequence[DataFrame]) -> DataFrame:
-    """Return the rows of several frames, by a plan that is low: Spark traverses all of it with each step."""
+    """Return the rows of all frames, by a balanced plan, as Spark traverses all of its depth often."""
     if len(frames) == 1:
         return frames[0]
     middle = len(frames) // 2
@@ -410,11 +411,10 @@ def union(frames: Sequence[DataFrame]) -> DataFrame:
 
 @dataclass(frozen=True)
 class PredicateLayout:
-    """The columns of a predicate, and where they lie among those of `derived.facts`.
+    """The schema of a predicate, and the columns of `derived.facts` that hold its columns.
 
-    The layout is metadata of the column that says of which predicate a row is, so that `write` needs nothing
-    else. It stays with the column through filters, shuffles and Spark's own files, and is read only where all
-    other columns are there, too, as they were.
+    The layout is metadata of the column `predicate`, so that `write` needs nothing else. It survives filters,
+    shuffles and Spark's own files, and is used only if all other columns are still there with their types.
     """
 
     schema: spark_types.StructType
@@ -424,37 +424,37 @@ class PredicateLayout:
 def metadata_of(
     layout: Mapping[str, Mapping[str, str]], outputs: Mapping[str, OutputSchema]
 ) -> dict[str, Any]:
-    """Return the metadata of the column that says of which predicate a row is."""
-    told = {
+    """Return the metadata of the column `predicate`."""
+    layouts = {
         name: {"schema": output.schema.jsonValue(), "columns": list(layout[name].values())}
         for name, output in outputs.items()
     }
-    return {KEY: json.dumps(told, ensure_ascii=False)}
+    return {KEY: json.dumps(layouts, ensure_ascii=False)}
 
 
 def layout_of(schema: spark_types.StructType) -> dict[str, PredicateLayout] | None:
-    """Return the layout of a frame of facts by predicate; None if it is none, or no longer."""
+    """Return the layout of a frame of facts by predicate; None if the frame has none, or has been changed."""
     if PREDICATE not in schema.names or KEY not in schema[PREDICATE].metadata:
         return None
-    found = {}
-    for name, told in json.loads(schema[PREDICATE].metadata[KEY]).items():
-        own = spark_types.StructType.fromJson(told["schema"])
-        columns = tuple(told["columns"])
+    layouts = {}
+    for name, stored in json.loads(schema[PREDICATE].metadata[KEY]).items():
+        own = spark_types.StructType.fromJson(stored["schema"])
+        columns = tuple(stored["columns"])
         types = [schema[column].dataType for column in columns if column in schema.names]
         if types != [field.dataType for field in own.fields]:
             return None
-        found[name] = PredicateLayout(own, columns)
-    return found
+        layouts[name] = PredicateLayout(own, columns)
+    return layouts
 
 
 class Saving:
-    """One write of all outputs in one pass, by the tasks that have the rows: complete or not at all.
+    """An atomic write of all outputs in one pass, by the tasks that have the rows.
 
-    Each predicate is a folder of Parquet files, which anybody reads: `spark.read.parquet(f"{path}/reach")`.
-    Tasks write files under names that readers skip, and return these names. When all of them have ended well,
-    a last task gives the files the names by which they are read, and then the manifest says which files there
-    are (`CommitFiles`). A write that fails leaves none (`AbortFiles`). Spark may repeat it at any point. Two
-    writes at once would each write a manifest without the other's files.
+    Each predicate is a folder of Parquet files for any reader: `spark.read.parquet(f"{path}/reach")`. Tasks
+    write files under names that readers skip, and return these names. When all of them have succeeded, a last
+    task renames the files and lists them in the manifest (`CommitFiles`). A write that fails leaves no files
+    (`AbortFiles`). Spark may repeat it at any point. Concurrent writes are not supported: each would write a
+    manifest without the files of the other.
     """
 
     def __init__(self, path: str, mode: str, schemas: Mapping[str, spark_types.StructType]) -> None:
@@ -464,31 +464,33 @@ class Saving:
         self.target = FileTarget(str(_folder(path)), token_hex(16), _arrow(schemas))
 
     def of_rows(self, rows: DataFrame, tag: str, columns: Mapping[str, tuple[str, ...]]) -> DataFrame:
-        """Return which files tasks have written that are given rows of a tag and these columns."""
+        """Return the files that tasks write of tagged rows with these columns."""
         return rows.mapInArrow(Shipped(WriteRows(self.target, tag, columns)), FILES_SCHEMA)
 
     def run(self, files: DataFrame) -> dict[str, int]:
-        """Write, and return how many rows there are of each predicate."""
+        """Write the files and commit them; return the number of rows of each predicate."""
         commit = CommitFiles(self.target, self.is_overwriting)
         try:
             with translated_errors():
                 rows = files.repartition(1).mapInArrow(Shipped(commit), FILES_SCHEMA).collect()
         except BaseException:
             with translated_errors():
-                one = files.sparkSession.range(1)
-                one.repartition(1).mapInArrow(Shipped(AbortFiles(self.target)), FILES_SCHEMA).collect()
+                placeholder = files.sparkSession.range(1)
+                placeholder.repartition(1).mapInArrow(
+                    Shipped(AbortFiles(self.target)), FILES_SCHEMA
+                ).collect()
             raise
-        found = dict.fromkeys(self.target.schemas, 0)
+        totals = dict.fromkeys(self.target.schemas, 0)
         for row in rows:
-            found[row.predicate] += row.rows
-        return found
+            totals[row.predicate] += row.rows
+        return totals
 
 
 @dataclass(frozen=True)
 class CommitFiles:
-    """What the last task of a write does: it gives files their names, and says which there are.
+    """The last task of a write: it renames the files and writes the manifest.
 
-    Spark may run it twice, or again after it has failed at any point: what is done already is left so.
+    It is idempotent: Spark may run it twice, or again after it has failed at any point.
     """
 
     target: FileTarget
@@ -499,23 +501,23 @@ class CommitFiles:
         target = self.target
         written = [tuple(row[name] for name in COLUMNS) for batch in batches for row in batch.to_pylist()]
         before = self._files_before()
-        files = {} if self.is_overwriting else {name: dict(each) for name, each in before.items()}
+        files = {} if self.is_overwriting else {name: dict(rows) for name, rows in before.items()}
         empty = {name for name in target.schemas if not files.get(name)} - {name for name, _, _ in written}
-        for name in sorted(empty):  # it has a schema, too
+        for name in sorted(empty):  # its folder has a file with the schema
             no_values = [pa.array([], field.type) for field in target.schemas[name]]
-            written += [(name, *each) for each in target.write(name, [(no_values, 0)])]
+            written += [(name, *file) for file in target.write(name, [(no_values, 0)])]
         for name, hidden, rows in written:
             place = Path(target.folder_of(name), hidden)
             final = place.with_name(hidden.removeprefix(HIDDEN))
-            with suppress(FileNotFoundError):  # it has its name
+            with suppress(FileNotFoundError):  # it is renamed already
                 place.rename(final)
             if not final.exists():
                 raise FileNotFoundError(f"{final}: a file that a task has written is missing")
             files.setdefault(name, {})[final.name] = rows
         with replacing_text(Path(target.folder, MANIFEST)) as stream:
             stream.write(json.dumps({"files": files}, indent=1, ensure_ascii=False).encode())
-        for name, old in before.items() if self.is_overwriting else ():
-            for file in old.keys() - files.get(name, {}).keys():
+        for name, old_files in before.items() if self.is_overwriting else ():
+            for file in old_files.keys() - files.get(name, {}).keys():
                 Path(target.folder_of(name), file).unlink(missing_ok=True)
         target.remove_unfinished()
         if written:
@@ -527,18 +529,18 @@ class CommitFiles:
             manifest = json.loads(Path(self.target.folder, MANIFEST).read_bytes())
         except FileNotFoundError:
             return {}
-        found: dict[str, dict[str, int]] = manifest["files"]
-        return found
+        files: dict[str, dict[str, int]] = manifest["files"]
+        return files
 
 
 @dataclass(frozen=True)
 class AbortFiles:
-    """What a task does when a write has failed."""
+    """The task that cleans up when a write has failed."""
 
     target: FileTarget
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Remove the files that have no names yet; yields nothing."""
+        """Remove the files that are not renamed yet; yield nothing."""
         for _ in batches:
             pass
         self.target.remove_unfinished()
@@ -546,7 +548,7 @@ class AbortFiles:
 
 
 def _arrow(schemas: Mapping[str, spark_types.StructType]) -> dict[str, Any]:
-    return {name: to_arrow_schema(each, timezone="UTC") for name, each in schemas.items()}
+    return {name: to_arrow_schema(schema, timezone="UTC") for name, schema in schemas.items()}
 
 
 def _folder(path: str) -> Path:
@@ -559,16 +561,16 @@ def _folder(path: str) -> Path:
 
 
 def fetch_few(frame: DataFrame, most: int) -> Any | None:
-    """Return the rows of a frame, at once; None if there are more than a limit."""
+    """Return the rows of a frame as one table; None if there are more than `most`."""
     table = frame.limit(most + 1).toArrow()
     return table if table.num_rows <= most else None
 
 
 def fetch(frame: DataFrame, most: int) -> Iterator[Any]:
-    """Yield the rows of a frame as Arrow tables: at once if they are few, else packed, some rows at a time.
+    """Yield the rows of a frame as Arrow tables: one table if they are few, else a table for each batch.
 
-    What Spark hands over as a result goes through the heap of the driver. Where tasks and this process share
-    a folder, many rows are fetched by files instead.
+    Results of Spark go through the heap of the driver. Where tasks and this process share a folder, use
+    `fetch_by_files` for many rows.
     """
     table = fetch_few(frame, most)
     if table is not None:
@@ -588,7 +590,7 @@ def fetch(frame: DataFrame, most: int) -> Iterator[Any]:
 
 @contextmanager
 def folder_below(folder: Path) -> Iterator[Path]:
-    """Return the path of a new folder below this one; it is removed in the end, and this one if empty."""
+    """Yield the path of a new folder below this one; afterwards remove it, and this one if it is empty."""
     own = (folder / token_hex(8)).resolve()
     try:
         yield own
@@ -599,7 +601,7 @@ def folder_below(folder: Path) -> Iterator[Path]:
 
 
 def fetch_by_files(frame: DataFrame, folder: Path) -> Iterator[Any]:
-    """Yield the rows of a frame, which tasks write into a folder below this one that is removed again."""
+    """Yield the rows of a frame, which tasks write to temporary files in this folder."""
     schema = to_arrow_schema(frame.schema, timezone="UTC")
     with folder_below(folder) as own:
         target = FileTarget("", "fetched", {ROWS: schema}, "", folders={ROWS: str(own)})
@@ -610,10 +612,10 @@ def fetch_by_files(frame: DataFrame, folder: Path) -> Iterator[Any]:
 
 
 def write_rows(frame: DataFrame, target: FileTarget) -> dict[str, int]:
-    """Write the rows of a frame in tasks, as those of `ROWS`; return how many each file has."""
+    """Write the rows of a frame in tasks, as those of `ROWS`; return the number of rows of each file."""
     ship(frame.sparkSession, scratch_folder())
     columns = tuple(str(place) for place, _ in enumerate(frame.columns))
     rows = frame.toDF(*columns).withColumn(TAG, F.lit(ROWS))
     files = rows.mapInArrow(Shipped(WriteRows(target, TAG, {ROWS: columns})), FILES_SCHEMA)
     with translated_errors():
-        return {each.file: each.rows for each in files.collect()}
+        return {file.file: file.rows for file in files.collect()}

@@ -7,17 +7,18 @@ engine in tasks (`BatchEvaluation`), over one batch, or one group of rows, at a 
 the memory of a task. Frames that several joins read are checkpointed by Spark, which spills them to disk.
 
 There is no dictionary: columns hold values. Columns that share a variable in some rule are compared, so they
-hold values in the same way: Spark's own, if all of them are of one type that Spark compares as we do, else
-the exact text of a term.
+have the same encoding: Spark's own type, if all of them have one type that Spark compares as we do, else the
+exact text of a term.
 
-Invariant: after each stratum its frames hold the facts that its rules derive, each once.
+Invariant: after each stratum its frames hold the facts that its rules derive, without duplicates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
@@ -30,7 +31,7 @@ from pyspark.sql import types as spark_types
 from tidelog.data import decode
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.typed_columns import to_typed
-from tidelog.engine.limits import Limits
+from tidelog.engine.interrupts import Limits
 from tidelog.errors import Inconsistent
 from tidelog.io.arrow_files import read_arrow_data, wanted_columns
 from tidelog.io.rejects import OnError
@@ -53,6 +54,7 @@ from tidelog.logic.types import ANY, NEVER, Contents, Type, Types, column_of, ty
 from tidelog.logic.values import ColumnType, Value, boolean
 from tidelog.reasoner.constraints import told_apart, violated
 from tidelog.reasoner.reasoner import Reasoner
+from tidelog.records import dataclass
 from tidelog.spark.frames import filled, quoted
 from tidelog.spark.schemas import InputSchema, OutputSchema, ReadableRows, SharedColumns, arrow_of, spark_type
 from tidelog.spark.strategies import MemoryLimit, MeteredBatches
@@ -128,7 +130,7 @@ class Joins:
     def of(
         program: Program, inferred: Inferred, session: SparkSession, limits: Limits, limit: MemoryLimit
     ) -> Joins:
-        """Return a program without facts yet."""
+        """Return the joins of a program, without facts."""
         apart = told_apart(program)
         return Joins(session, apart, ComparedColumns(apart, inferred), limits, limit)
 
@@ -142,23 +144,23 @@ class Joins:
     ) -> DataFrame:
         """Derive everything, and return the rows of all outputs in one frame, as tasks return them."""
         parts = []
-        for frame, each in inputs:
-            rejected = self.read(each.predicate.name, frame, each, on_error)
-            if rejected is not None and on_error is OnError.COLLECT:
-                parts.append(_tagged(REJECTS, rejected, shared))
-            if each.nulls:
-                counting = BatchRejects(each.reading(), each.predicate.written, are_counted=True)
-                counts = _columns_of(frame, each).mapInArrow(counting, REJECTED)
+        for frame, schema in inputs:
+            rejects = self.read(schema.predicate.name, frame, schema, on_error)
+            if rejects is not None and on_error is OnError.COLLECT:
+                parts.append(_tagged(REJECTS, rejects, shared))
+            if schema.nulls:
+                counting = BatchRejects(schema.reading(), schema.predicate.written, are_counted=True)
+                counts = _columns_of(frame, schema).mapInArrow(counting, REJECTED)
                 parts.append(_tagged(NULLS, counts, shared))
         self.add_program_facts()
         self.run()
-        found = violated(self.program, lambda name: not self.frames[name].isEmpty())
-        if found and not keeps_violations:
-            raise Inconsistent(found)
-        if found:
-            texts = [(fault.code, fault.message) for fault in found]
-            told = self.session.createDataFrame(texts, "code string, message string")
-            parts.append(_tagged(VIOLATIONS, told, shared))
+        faults = violated(self.program, lambda name: not self.frames[name].isEmpty())
+        if faults and not keeps_violations:
+            raise Inconsistent(faults)
+        if faults:
+            texts = [(fault.code, fault.message) for fault in faults]
+            violations = self.session.createDataFrame(texts, "code string, message string")
+            parts.append(_tagged(VIOLATIONS, violations, shared))
         for name, output in outputs.items():
             parts.append(_tagged(name, self.typed(output.predicate.name, output), shared))
         return _union(parts)
@@ -167,9 +169,9 @@ class Joins:
         """Derive everything: each round is a job."""
         numbers = {id(rule): number for number, rule in enumerate(self.program.rules)}
         for name in self.program.predicates:
-            given = self.frames.get(name)
-            # Each rule, and each round of a recursion, would read it and remove duplicates again.
-            self.frames[name] = self.empty(name) if given is None else self._checkpointed(name, given)
+            frame = self.frames.get(name)
+            # Otherwise each rule and round of a recursion would read it and remove duplicates again.
+            self.frames[name] = self.empty(name) if frame is None else self._checkpointed(name, frame)
         for stratum in strata(self.program.rules):
             self._close(stratum, numbers)
 
@@ -178,7 +180,7 @@ class Joins:
         return self.session.createDataFrame([], self.schema(name))
 
     def schema(self, name: str) -> spark_types.StructType:
-        """Return the schema of a predicate's frame; one without arguments has a column all the same."""
+        """Return the schema of a predicate's frame; one without arguments also has a column."""
         return _schema(self.encodings(name))
 
     def encodings(self, name: str) -> list[ColumnEncoding]:
@@ -187,118 +189,130 @@ class Joins:
         return [self.compared.encoding((name, place)) for place in range(arity)] or [TRUE]
 
     def add_program_facts(self) -> None:
-        """Add the facts of the program itself to the frames."""
+        """Add the explicit facts of the program to the frames."""
         explicit: dict[str, dict[tuple[Any, ...], None]] = {}
         for fact in self.program.facts:
             explicit.setdefault(fact.predicate, {})[fact.values] = None
         for name, rows in explicit.items():
-            held = self.encodings(name)
+            encodings = self.encodings(name)
             dictionary = Dictionary()
             columns = list(zip(*(row or (boolean(True),) for row in rows), strict=True))
             ids = [np.array([dictionary.encode(value) for value in column], np.int32) for column in columns]
-            arrays = [arrow_column(dictionary, some, each) for some, each in zip(ids, held, strict=True)]
+            arrays = [
+                arrow_column(dictionary, ids_of_column, encoding)
+                for ids_of_column, encoding in zip(ids, encodings, strict=True)
+            ]
             table = pa.Table.from_arrays(arrays, names=self.schema(name).names)
             self.add(name, self.session.createDataFrame(table))
 
-    def read(self, name: str, frame: DataFrame, given: InputSchema, on_error: OnError) -> DataFrame | None:
-        """Add the rows of an input, and return those that cannot be read: place, code, reason and row."""
-        rows = _columns_of(frame, given)
-        if not given.columns:
+    def read(self, name: str, frame: DataFrame, schema: InputSchema, on_error: OnError) -> DataFrame | None:
+        """Add the rows of an input; return rejects as rows of place, code, reason and row."""
+        rows = _columns_of(frame, schema)
+        if not schema.columns:
             self.add(name, frame.limit(1).select(F.lit(True).alias("c0")))
             return None
-        held = self.encodings(name)
-        natural = [column_of(types) for types in given.types]
+        encodings = self.encodings(name)
+        native_types = [column_of(types) for types in schema.types]
         is_native = all(
-            each.type and each.read_as is one is other
-            for each, one, other in zip(held, natural, given.read_as, strict=True)
+            encoding.type and encoding.read_as is native is declared
+            for encoding, native, declared in zip(encodings, native_types, schema.read_as, strict=True)
         )
-        if is_native and not given.nulls and given.fields is None:
-            return self._add_as_it_is(name, rows, given, on_error)
-        program = _copying(len(held))
-        shown = given.predicate.written
-        reading = given.reading()
+        if is_native and not schema.nulls and schema.fields is None:
+            return self._add_native(name, rows, schema, on_error)
+        program = _copying(len(encodings))
+        label = schema.predicate.written
+        reading = schema.reading()
         task = BatchEvaluation(
-            program, given.read_as, tuple(held), shown, on_error=on_error, reading=reading, limit=self.limit
+            program,
+            schema.read_as,
+            tuple(encodings),
+            label,
+            on_error=on_error,
+            reading=reading,
+            limit=self.limit,
         )
-        self.add(name, rows.mapInArrow(task, _schema(held)))
+        self.add(name, rows.mapInArrow(task, _schema(encodings)))
         if on_error is OnError.FAIL:
             return None
-        return rows.mapInArrow(BatchRejects(reading, shown), REJECTED)
+        return rows.mapInArrow(BatchRejects(reading, label), REJECTED)
 
-    def _add_as_it_is(
-        self, name: str, rows: DataFrame, given: InputSchema, on_error: OnError
+    def _add_native(
+        self, name: str, rows: DataFrame, schema: InputSchema, on_error: OnError
     ) -> DataFrame | None:
-        """Add rows that hold values as they are wanted, some of which may be missing."""
-        read = ReadableRows(rows, given, on_error)
+        """Add rows that are encoded already; some values may be missing."""
+        readable = ReadableRows(rows, schema, on_error)
         cast = (
-            F.col(quoted(each)).cast(field.dataType).alias(field.name)
-            for each, field in zip(rows.columns, self.schema(name), strict=True)
+            F.col(quoted(column)).cast(field.dataType).alias(field.name)
+            for column, field in zip(rows.columns, self.schema(name), strict=True)
         )
-        self.add(name, read.good.select(*cast))
-        return None if on_error is OnError.FAIL else read.rejects
+        self.add(name, readable.good.select(*cast))
+        return None if on_error is OnError.FAIL else readable.rejects
 
     def typed(self, name: str, output: OutputSchema) -> DataFrame:
-        """Return the facts of a predicate as an output has them."""
-        held, frame = self.encodings(name), self.frames[name]
+        """Return the facts of a predicate with the types of an output."""
+        encodings, frame = self.encodings(name), self.frames[name]
         fields = tuple(output.fields)
         names = [column for column, _ in fields]
-        if all(each.spark == wanted and each.type for each, (_, wanted) in zip(held, fields, strict=True)):
+        if all(
+            encoding.spark == spark_type and encoding.type
+            for encoding, (_, spark_type) in zip(encodings, fields, strict=True)
+        ):
             return frame.toDF(*names)
-        program = _copying(len(held))
-        reads = tuple(each.read_as for each in held)
+        program = _copying(len(encodings))
+        reads = tuple(encoding.read_as for encoding in encodings)
         task = BatchEvaluation(program, reads, output.types, f"`{name}`", limit=self.limit)
         return frame.mapInArrow(task, output.schema)
 
     def add(self, name: str, frame: DataFrame) -> None:
-        """Add given facts, which may repeat existing ones."""
-        known = self.frames.get(name)
-        self.frames[name] = frame.distinct() if known is None else known.union(frame).distinct()
+        """Add facts, which may repeat existing ones."""
+        existing = self.frames.get(name)
+        self.frames[name] = frame.distinct() if existing is None else existing.union(frame).distinct()
 
     def _close(self, stratum: Stratum, numbers: Mapping[int, int]) -> None:
-        """Derive the predicates of a stratum: all rules at first, then those that read what is new."""
+        """Derive the predicates of a stratum: by all rules at first, then by those that read new facts."""
         bodies = {id(rule): _RuleBody(self, rule, numbers[id(rule)]) for rule in stratum.rules}
-        found = [(rule, bodies[id(rule)].heads(self.frames)) for rule in stratum.rules]
+        derived = [(rule, bodies[id(rule)].heads(self.frames)) for rule in stratum.rules]
         if not stratum.recursive:
             for name in stratum.predicates:
-                parts = [frame for rule, frame in found if rule.head.predicate == name]
+                parts = [frame for rule, frame in derived if rule.head.predicate == name]
                 self.frames[name] = self._checkpointed(name, _union([self.frames[name], *parts]).distinct())
             return
-        new = self._new(stratum, found)
+        new = self._new(stratum, derived)
         rounds = 0
         while new:
             rounds += 1
             for name, frame in new.items():
                 grown = self.frames[name].union(frame)
                 self.frames[name] = self._checkpointed(name, grown) if rounds % CONSOLIDATED == 0 else grown
-            found = [
+            derived = [
                 (rule, bodies[id(rule)].heads(self.frames, atom, new[atom.predicate]))
                 for rule in stratum.rules
                 for atom in rule.positive
                 if atom.predicate in new
             ]
-            new = self._new(stratum, found)
+            new = self._new(stratum, derived)
 
-    def _new(self, stratum: Stratum, found: Sequence[tuple[Rule, DataFrame]]) -> dict[str, DataFrame]:
-        """Return what was not there before, of each predicate that has some."""
+    def _new(self, stratum: Stratum, derived: Sequence[tuple[Rule, DataFrame]]) -> dict[str, DataFrame]:
+        """Return the new facts of each predicate that has some."""
         new = {}
         for name in stratum.predicates:
-            parts = [frame for rule, frame in found if rule.head.predicate == name]
+            parts = [frame for rule, frame in derived if rule.head.predicate == name]
             if parts:
-                known = self.frames[name]
+                existing = self.frames[name]
                 frame = self._checkpointed(
-                    name, _union(parts).distinct().join(known, known.columns, "left_anti")
+                    name, _union(parts).distinct().join(existing, existing.columns, "left_anti")
                 )
                 if self._count(frame):
                     new[name] = frame
         return new
 
     def _checkpointed(self, name: str, frame: DataFrame) -> DataFrame:
-        """Return facts of a predicate so that they are computed once, and held by the executors, or on disk.
+        """Return the facts of a predicate, computed once and kept by the executors, in memory or on disk.
 
-        A checkpointed frame has the conditions that Spark has inferred for its plan, such as that a column is
-        not null, some of them on columns that it does not have: a union of such frames would fail with "key
-        not found". A union has those only that all its parts have, and a checkpointed frame without rows has
-        none. That one has no partitions either, so that no task runs for it.
+        A checkpointed frame keeps the constraints that Spark has inferred for its plan, such as that a column
+        is not null, some of them on columns that it does not have: a union of such frames would fail with
+        "key not found". A union keeps only the constraints of all its parts, and an empty checkpointed frame
+        has none. It has no partitions either, so that no task runs for it.
         """
         if name not in self.nothing:
             self.nothing[name] = self.empty(name).localCheckpoint(eager=False)
@@ -334,8 +348,8 @@ class _RuleBody:
         for place, literal in enumerate(self.rest):
             if isinstance(literal, Negation):
                 matches, pending = self._tested(matches, pending, self.rest[place:]), []
-                other = self._atom(frames[literal.atom.predicate], literal.atom)
-                matches = _joined(matches, other.select(*_shared(matches, other)), "left_anti")
+                negated = self._atom(frames[literal.atom.predicate], literal.atom)
+                matches = _joined(matches, negated.select(*_shared(matches, negated)), "left_anti")
             else:
                 pending.append(literal)
         return self._head(matches, pending)
@@ -350,72 +364,72 @@ class _RuleBody:
             waiting.remove((pivot, frames[pivot.predicate]))
             waiting.insert(0, (pivot, new))
         while waiting:
-            known = set(matches.columns)
-            place = next((place for place, (atom, _) in enumerate(waiting) if known & set(_columns(atom))), 0)
+            bound = set(matches.columns)
+            place = next((place for place, (atom, _) in enumerate(waiting) if bound & set(_columns(atom))), 0)
             atom, frame = waiting.pop(place)
-            other = self._atom(frame, atom)
-            joined = _joined(matches, other, "inner" if set(other.columns) - known else "left_semi")
+            atom_rows = self._atom(frame, atom)
+            joined = _joined(matches, atom_rows, "inner" if set(atom_rows.columns) - bound else "left_semi")
             needed = self._needed((*(atom for atom, _ in waiting), *self.rest))
             matches = joined.select(*(name for name in joined.columns if name in needed))
         return matches
 
     def _atom(self, frame: DataFrame, atom: Atom) -> DataFrame:
-        """Return the values of an atom's variables, by their names."""
+        """Return the values of an atom's variables, in columns of their names."""
         places: dict[Variable, int] = {}
         for place, term in enumerate(atom.terms):
             if isinstance(term, Constant):
-                held = self.joins.compared.encoding((atom.predicate, place))
-                frame = frame.where(F.col(f"c{place}") == held.literal(term.value))
+                encoding = self.joins.compared.encoding((atom.predicate, place))
+                frame = frame.where(F.col(f"c{place}") == encoding.literal(term.value))
             elif term in places:
                 frame = frame.where(F.col(f"c{place}") == F.col(f"c{places[term]}"))
             else:
                 places[term] = place
-        return frame.select(*(F.col(f"c{place}").alias(each.name) for each, place in places.items()))
+        return frame.select(*(F.col(f"c{place}").alias(variable.name) for variable, place in places.items()))
 
     def _needed(self, literals: Iterable[Literal]) -> set[str]:
         """Return the columns that literals, the head and aggregates read."""
         rule = self.rule
-        aggregated = (term for each in rule.aggregations for term in each.arguments)
+        aggregated = (term for aggregation in rule.aggregations for term in aggregation.arguments)
         terms = (ROW, *rule.head.terms, *rule.group, *aggregated)
-        found = {term.name for term in terms if isinstance(term, Variable)}
+        names = {term.name for term in terms if isinstance(term, Variable)}
         for literal in (*literals, *rule.after):
-            found.update(variable.name for variable in literal_variables(literal))
-        return found
+            names.update(variable.name for variable in literal_variables(literal))
+        return names
 
     def _tested(
         self, matches: DataFrame, pending: Sequence[Literal], following: Sequence[Literal]
     ) -> DataFrame:
-        """Return the matches for which tests hold, with the variables that are assigned."""
+        """Return the matches that satisfy the tests, with the assigned variables."""
         if not pending:
             return matches
-        assigned = (each for literal in pending for each in literal_variables(literal))
+        assigned = chain.from_iterable(map(literal_variables, pending))
         needed = self._needed(following)
-        every = dict.fromkeys((*map(Variable, matches.columns), *assigned))
-        after = tuple(variable for variable in every if variable.name in needed)
-        found = self._run(matches, pending, Rule(Atom(AFTER, after), ()), list(map(self._held, after)))
-        return found.toDF(*(variable.name for variable in after))
+        variables = dict.fromkeys((*map(Variable, matches.columns), *assigned))
+        after = tuple(variable for variable in variables if variable.name in needed)
+        rows = self._run(matches, pending, Rule(Atom(AFTER, after), ()), list(map(self._encoding, after)))
+        return rows.toDF(*(variable.name for variable in after))
 
     def _head(self, matches: DataFrame, pending: Sequence[Literal]) -> DataFrame:
         """Return the heads of the matches, after the last tests and the aggregates."""
         rule, compared = self.rule, self.joins.compared
         terms = rule.head.terms or (ROW,)
-        held = [compared.encoding((rule.head.predicate, place)) for place in range(len(rule.head.terms))] or [
-            TRUE
-        ]
+        encodings = [
+            compared.encoding((rule.head.predicate, place)) for place in range(len(rule.head.terms))
+        ] or [TRUE]
         group = None
         if rule.aggregations:
             matches, group = self._grouped(matches.distinct())
         elif not pending:
             chosen = (
-                each.literal(term.value) if isinstance(term, Constant) else F.col(term.name)
-                for term, each in zip(terms, held, strict=True)
+                encoding.literal(term.value) if isinstance(term, Constant) else F.col(term.name)
+                for term, encoding in zip(terms, encodings, strict=True)
             )
             return matches.select(*(column.alias(f"c{place}") for place, column in enumerate(chosen)))
         inner = replace(rule, head=Atom(AFTER, terms), body=(), places=())
-        return self._run(matches, pending, inner, held, group)
+        return self._run(matches, pending, inner, encodings, group)
 
     def _grouped(self, matches: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
-        """Return the matches with those of each group together, and the columns of groups.
+        """Return the matches, partitioned and sorted by group, and the columns of groups.
 
         All are one group if there are no columns, or if tasks compute them.
         """
@@ -430,19 +444,19 @@ class _RuleBody:
         matches: DataFrame,
         tests: Sequence[Literal],
         rule: Rule,
-        held: Sequence[ColumnEncoding],
+        encodings: Sequence[ColumnEncoding],
         group: tuple[str, ...] | None = None,
     ) -> DataFrame:
         """Return the heads of a rule whose body is the matches and some tests."""
         before = tuple(map(Variable, matches.columns))
         rule = replace(rule, body=(Atom(BEFORE, before), *tests))
         program = _program(rule)
-        reads = tuple(self._held(variable).read_as for variable in before)
+        reads = tuple(self._encoding(variable).read_as for variable in before)
         limit = self.joins.limit if group is None else replace(self.joins.limit, undivided=ONE_GROUP)
-        task = BatchEvaluation(program, reads, tuple(held), group=group, limit=limit)
-        return matches.mapInArrow(task, _schema(held))
+        task = BatchEvaluation(program, reads, tuple(encodings), group=group, limit=limit)
+        return matches.mapInArrow(task, _schema(encodings))
 
-    def _held(self, variable: Variable) -> ColumnEncoding:
+    def _encoding(self, variable: Variable) -> ColumnEncoding:
         return TRUE if variable == ROW else self.joins.compared.encoding((self.number, variable))
 
 
@@ -454,25 +468,25 @@ def _copying(columns: int) -> Program:
 
 @dataclass(frozen=True)
 class BatchEvaluation:
-    """A program from `rows before` to `rows after`, over one batch at a time.
+    """A program from `rows before` to `rows after`, evaluated over one batch at a time.
 
-    Of an aggregate, all rows of a `group` are evaluated at once: these are columns by which rows are sorted,
-    none if all rows are one group.
+    An aggregate is evaluated over all rows of a `group`: the columns by which rows are sorted, none if all
+    rows are one group.
     """
 
     program: Program
     reads: tuple[ColumnType, ...]
     writes: tuple[ColumnEncoding | Contents, ...]
-    shown: str = BEFORE  # what the rows are called in messages
+    label: str = BEFORE  # of the rows in messages
     group: tuple[str, ...] | None = None
     on_error: OnError = OnError.FAIL
     reading: InputColumns | None = None  # how the rows are read, if they are those of an input
     limit: MemoryLimit = field(default_factory=MemoryLimit)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Yield the rows that follow from those of each part."""
-        read = MeteredBatches(batches)
-        yield from self.limit.within(self._rows(read), read)
+        """Yield the rows that the program derives from each part."""
+        metered = MeteredBatches(batches)
+        yield from self.limit.within(self._rows(metered), metered)
 
     def _rows(self, batches: Iterable[Any]) -> Iterator[Any]:
         for part in self._parts(batches):
@@ -480,85 +494,85 @@ class BatchEvaluation:
             self._load(reasoner, pa.Table.from_batches(part))
             coded = reasoner[AFTER].coded
             arrays = [
-                arrow_column(coded.dictionary, ids, held)
-                for ids, held in zip(coded.columns, self.writes, strict=True)
+                arrow_column(coded.dictionary, ids, contents)
+                for ids, contents in zip(coded.columns, self.writes, strict=True)
             ]
-            whole = pa.Table.from_arrays(arrays, names=[f"c{place}" for place in range(len(arrays))])
-            yield from whole.to_batches(ROWS)
+            table = pa.Table.from_arrays(arrays, names=[f"c{place}" for place in range(len(arrays))])
+            yield from table.to_batches(ROWS)
 
     def _load(self, reasoner: Reasoner, table: Any) -> None:
         faults = CollectedRejects(OnError.FAIL if self.on_error is OnError.FAIL else OnError.SKIP)
         if self.reading is not None:
-            batches = self.reading.batches(table, self.shown, faults)
+            batches = self.reading.batches(table, self.label, faults)
         else:
-            wanted = wanted_columns(table.schema, self.reads, (), self.shown)
-            batches = read_arrow_data([table], wanted, faults)
+            columns = wanted_columns(table.schema, self.reads, (), self.label)
+            batches = read_arrow_data([table], columns, faults)
         reasoner.load(BEFORE, batches)
         faults.check()
 
     def _parts(self, batches: Iterable[Any]) -> Iterator[list[Any]]:
-        """Yield some batches together, since each part costs the start of a reasoner; groups are not cut."""
-        some: list[Any] = []
+        """Yield lists of batches, as each part starts a reasoner; groups are not divided."""
+        part: list[Any] = []
         rows = 0
         for batch in batches:
-            cut = self._cut(some, batch) if rows >= ROWS else None
+            cut = self._cut(part, batch) if rows >= ROWS else None
             if cut is not None:
-                yield [*some, batch.slice(0, cut)]
-                batch, some, rows = batch.slice(cut), [], 0
-            some.append(batch)
+                yield [*part, batch.slice(0, cut)]
+                batch, part, rows = batch.slice(cut), [], 0
+            part.append(batch)
             rows += batch.num_rows
-        if some:
-            yield some
+        if part:
+            yield part
 
-    def _cut(self, some: Sequence[Any], batch: Any) -> int | None:
+    def _cut(self, part: Sequence[Any], batch: Any) -> int | None:
         """Return how many rows of a batch still belong to a part; None if all of them do."""
         if self.group is None:
             return 0
-        both = pa.Table.from_batches([some[-1].slice(some[-1].num_rows - 1), batch]).combine_chunks()
+        rows = pa.Table.from_batches([part[-1].slice(part[-1].num_rows - 1), batch]).combine_chunks()
         changes = np.zeros(batch.num_rows, bool)
         for name in self.group:
-            column = both.column(name)
+            column = rows.column(name)
             changes |= pc.not_equal(column[1:], column[:-1]).to_numpy()
-        found = np.flatnonzero(changes)
-        return int(found[-1]) if len(found) else None
+        starts = np.flatnonzero(changes)
+        return int(starts[-1]) if len(starts) else None
 
 
 @dataclass(frozen=True)
 class BatchRejects:
-    """The rows of an input that cannot be read, a batch at a time, or how many lack which values."""
+    """The rejected rows of an input, a batch at a time, or the counts of missing values."""
 
     reading: InputColumns
-    shown: str
+    label: str
     are_counted: bool = False
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Yield place, code, reason and row of each; or place, column, what is done, and how many rows."""
+        """Yield place, code, reason and row of each reject; or place, column, action and number of rows."""
         for batch in batches:
             faults = CollectedRejects(OnError.COLLECT)
-            for _ in self.reading.batches(pa.Table.from_batches([batch]), self.shown, faults):
+            for _ in self.reading.batches(pa.Table.from_batches([batch]), self.label, faults):
                 pass
-            counts = [(*what, str(rows)) for what, rows in faults.nulls.items()]
-            found = counts if self.are_counted else faults.collected
-            texts = zip(*found, strict=True) if found else ()
+            counts = [(*action, str(rows)) for action, rows in faults.nulls.items()]
+            lines = counts if self.are_counted else faults.collected
+            texts = zip(*lines, strict=True) if lines else ()
             if columns := [pa.array(map(str, column), pa.string()) for column in texts]:
                 yield pa.RecordBatch.from_arrays(columns, names=list(REJECTED.names))
 
 
-def arrow_column(dictionary: Any, ids: Any, held: ColumnEncoding | Contents) -> Any:
-    """Return values as a column holds them, or as an output of these types has them."""
-    if held == TEXT:
+def arrow_column(dictionary: Any, ids: Any, encoding: ColumnEncoding | Contents) -> Any:
+    """Return values in the encoding of a column, or in the types of an output."""
+    if encoding == TEXT:
         return decode.to_texts(dictionary, ids, "exact").cast(pa.string())
-    contents = Contents(held.types) if isinstance(held, ColumnEncoding) else held
+    contents = Contents(encoding.types) if isinstance(encoding, ColumnEncoding) else encoding
     return to_typed(dictionary, ids, contents).cast(arrow_of(spark_type(contents)))
 
 
-def _columns_of(frame: DataFrame, given: InputSchema) -> DataFrame:
+def _columns_of(frame: DataFrame, schema: InputSchema) -> DataFrame:
     """Return the columns of a frame that hold the arguments of its predicate, in their order."""
-    return frame.select(*(F.col(quoted(column)) for column in given.columns))
+    return frame.select(*(F.col(quoted(column)) for column in schema.columns))
 
 
 class ComparedColumns:
-    """Columns and variables in classes whose members are compared with each other. Mutable: they merge."""
+    """Columns and variables that are compared, as classes of a union-find. Mutable: classes merge."""
 
     def __init__(self, program: Program, inferred: Inferred) -> None:
         self._parent: dict[ColumnOrVariable, ColumnOrVariable] = {}
@@ -575,8 +589,8 @@ class ComparedColumns:
     def encoding(self, column: ColumnOrVariable) -> ColumnEncoding:
         """Return how a column, or a variable of a rule, holds its values."""
         types = self._types.get(self._find(column), NEVER)
-        one = next(iter(types)) if len(types) == 1 else None
-        return ColumnEncoding(one if one in _NATIVE else None)
+        only_type = next(iter(types)) if len(types) == 1 else None
+        return ColumnEncoding(only_type if only_type in _NATIVE else None)
 
     def _include_atom(self, number: int, atom: Atom) -> None:
         for place, term in enumerate(atom.terms):
@@ -589,8 +603,8 @@ class ComparedColumns:
         root = self._find(column)
         self._types[root] = self._types.get(root, NEVER) | types
 
-    def _merge(self, one: ColumnOrVariable, other: ColumnOrVariable) -> None:
-        first, second = self._find(one), self._find(other)
+    def _merge(self, left: ColumnOrVariable, right: ColumnOrVariable) -> None:
+        first, second = self._find(left), self._find(right)
         if first != second:
             self._parent[second] = first
             self._include(first, self._types.pop(second, NEVER))
@@ -618,26 +632,28 @@ def _columns(atom: Atom) -> Iterator[str]:
     return (term.name for term in atom.terms if isinstance(term, Variable))
 
 
-def _shared(one: DataFrame, other: DataFrame) -> list[str]:
-    return [name for name in other.columns if name in one.columns]
+def _shared(left: DataFrame, right: DataFrame) -> list[str]:
+    return [name for name in right.columns if name in left.columns]
 
 
-def _joined(one: DataFrame, other: DataFrame, how: str) -> DataFrame:
-    """Join two frames on the columns that both have; on nothing, if there are none."""
-    shared = _shared(one, other)
-    return one.join(other, shared, how) if shared else one.join(other, F.lit(True), how)
+def _joined(left: DataFrame, right: DataFrame, kind: str) -> DataFrame:
+    """Join two frames on the columns that both have; a cross join if there are none."""
+    shared = _shared(left, right)
+    return left.join(right, shared, kind) if shared else left.join(right, F.lit(True), kind)
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:
-    return reduce(lambda one, other: one.union(other), frames)
+    return reduce(lambda left, right: left.union(right), frames)
 
 
-def _schema(held: Sequence[ColumnEncoding]) -> spark_types.StructType:
-    fields = [spark_types.StructField(f"c{place}", each.spark) for place, each in enumerate(held)]
+def _schema(encodings: Sequence[ColumnEncoding]) -> spark_types.StructType:
+    fields = [
+        spark_types.StructField(f"c{place}", encoding.spark) for place, encoding in enumerate(encodings)
+    ]
     return spark_types.StructType(fields)
 
 
 def _tagged(name: str, frame: DataFrame, shared: SharedColumns) -> DataFrame:
-    """Return rows of an output among those of all others: in the columns that they share, with a tag."""
+    """Return the rows of an output in the shared columns, with a tag."""
     columns = dict(zip(shared.of[name], frame.columns, strict=True))
     return frame.select(F.lit(name).alias(TAG), *filled(columns, shared.types))

@@ -1,15 +1,15 @@
 """A program whose derived facts are maintained while its inputs change: by batches of a stream, or by calls.
 
-The facts lie in a store on a disk of the process that changes them: the driver's on classic sessions, on
-Connect that in which the server runs `foreachBatch`. There the reasoner stays open from batch to batch. Begin
-with `maintain`; `table_changes` applies what is fetched from the frames.
+The facts are in a store on a disk of the process that changes them: the driver on classic sessions, on
+Connect the process in which the server runs `foreachBatch`. There the reasoner stays open between batches.
+Begin with `maintain`; `table_changes` applies the rows that are fetched from the frames.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +33,7 @@ from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import NetChange
 from tidelog.reasoner.delta import Delta, find_predicate
 from tidelog.reasoner.storing import StoredReasoner, open_store
+from tidelog.records import dataclass
 from tidelog.spark import table_changes as tables
 from tidelog.spark.frames import SPECIAL, fetch, quoted
 from tidelog.spark.schemas import (
@@ -65,9 +66,9 @@ from tidelog.store.store import StoreFolder
 APP_ID = "stream"
 OPERATION = "op"
 COMMIT_VERSION = "_commit_version"
-FEED = (CHANGE_TYPE, COMMIT_VERSION, "_commit_timestamp")  # what Delta's change feed adds to a table
+FEED = (CHANGE_TYPE, COMMIT_VERSION, "_commit_timestamp")  # columns that Delta's change feed adds to a table
 MOST_ROWS = 1_000_000  # of a frame that is fetched at once
-QUERY = "sql.streaming.queryId"  # where Spark says which stream a batch is of
+QUERY = "sql.streaming.queryId"  # the property of Spark with the stream of a batch
 ORDERED = (
     spark_types.ByteType,
     spark_types.ShortType,
@@ -102,7 +103,7 @@ def maintain(
     rows_at_once: int = MOST_ROWS,
     **settings: Any,
 ) -> Maintained:
-    """Return what maintains the derived facts of a program in a store; a function for `foreachBatch`, too.
+    """Return an object that maintains the derived facts of a program in a store; `foreachBatch` can call it.
 
     Without a program it is that of the store, which must exist.
     `inputs` are the schemas of predicates that the program does not declare. Batches of a stream are rows of
@@ -120,24 +121,26 @@ def maintain(
     check_settings(settings, MAINTAINING)
     if program is None:
         with open_store(path, read_only=True) as stored:
-            known = stored.program  # its imports were read when the store was made
+            resolved_program = stored.program  # its imports were read when the store was created
     else:
-        known = program_of(program)
-        check_program(known)
-    if known.timed:
-        rule = next((rule for rule in known.rules if rule.head.predicate in known.timed), None)
+        resolved_program = program_of(program)
+        check_program(resolved_program)
+    if resolved_program.timed:
+        rule = next(
+            (rule for rule in resolved_program.rules if rule.head.predicate in resolved_program.timed), None
+        )
         raise _timed("the program has temporal facts", None if rule is None else rule.span)
     if predicate is not None and predicates is not None:
         raise ValueError("give `predicate`, or `predicates`, not both")
     chosen = dict(predicates or {}) if predicate is None else {predicate: _same}
     for name in chosen:
-        find_predicate(name, known.predicates)
-    made = Maintained(
-        known,
+        find_predicate(name, resolved_program.predicates)
+    maintained = Maintained(
+        resolved_program,
         path,
         {
-            find_predicate(name, known.predicates).name: _schema_of(each)
-            for name, each in (inputs or {}).items()
+            find_predicate(name, resolved_program.predicates).name: _schema_of(schema)
+            for name, schema in (inputs or {}).items()
         },
         chosen,
         op,
@@ -151,13 +154,13 @@ def maintain(
         nulls,
         mixed,
     )
-    # This also raises what is wrong with the inputs.
-    warn(item for item in made.inferred.warnings if item not in known.warnings)
-    return made
+    # This also raises errors in the inputs.
+    warn(item for item in maintained.inferred.warnings if item not in resolved_program.warnings)
+    return maintained
 
 
 def differences(previous: DataFrame, current: DataFrame) -> DataFrame:
-    """Return the rows that came and those that went between two versions of a table, with `_change_type`.
+    """Return the rows inserted and deleted between two versions of a table, with `_change_type`.
 
     Rows are compared as sets, NULL and NaN are equal to themselves. Nothing runs yet.
     """
@@ -174,7 +177,7 @@ def differences(previous: DataFrame, current: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class _Source:
-    """Rows to be fetched, and how they are read."""
+    """Rows to fetch, and how they are read."""
 
     shape: ChangeColumns
     frame: DataFrame
@@ -210,12 +213,12 @@ class Maintained:
     mixed: str = "text"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how it goes to the process of a server of Connect: with the package, if need be."""
-        values = tuple(getattr(self, each.name) for each in fields(self))
+        """Return the pickled form for the process of a server of Connect, with the package if needed."""
+        values = tuple(getattr(self, item.name) for item in fields(self))
         return carried(_Plain(values), scratch_folder())
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        """Apply a batch of a stream, unless it has been: `writeStream.foreachBatch(maintained)`."""
+        """Apply a batch of a stream, unless it is applied already: `writeStream.foreachBatch(maintained)`."""
         if self.on_error is OnError.COLLECT and self.on_change is None:
             raise ValueError("rows that cannot be read are collected for `on_change`, which is missing")
         chosen = self.batches or {self._only_input(): _same}
@@ -223,7 +226,7 @@ class Maintained:
         self._apply(sources, batch_id, _stream_of(frame))
 
     def _only_input(self) -> str:
-        """Return the one predicate that the rows of batches can be of."""
+        """Return the only predicate that the rows of batches can belong to."""
         try:
             return only_input(self.program, {})
         except ProgramError as error:
@@ -241,13 +244,13 @@ class Maintained:
     ) -> Changes:
         """Apply one transaction, and return what it changes.
 
-        The rows of `changes` say in their column `op` what becomes of them. With a `batch_id` the transaction
+        The rows of `changes` have their operation in the column `op`. With a `batch_id` the transaction
         is applied once, however often it is sent; the numbers of an `app_id` may only grow.
         """
-        given = ((inserted, True), (deleted, False), (changes, None))
+        arguments = ((inserted, True), (deleted, False), (changes, None))
         sources = [
             self._source(name, frame, inserts)
-            for frames, inserts in given
+            for frames, inserts in arguments
             for name, frame in (frames or {}).items()
         ]
         return self._apply(sources, batch_id)
@@ -255,21 +258,21 @@ class Maintained:
     def replace(
         self, current: Frames, previous: Frames | None = None, *, batch_id: int | None = None
     ) -> Changes:
-        """Apply what has changed in whole tables, which are compared on Spark; return what that changes.
+        """Apply the changes of whole tables, which are compared on Spark; return the effects.
 
-        `previous` are the tables as they were applied before. Those that are missing are compared with the
-        facts of the store.
+        `previous` are the tables as they were applied before. Without it, a table is compared with the facts
+        in the store.
         """
-        sources, held = [], {}
+        sources, unmatched = [], {}
         with self._opened() as reasoner:
             for name, frame in current.items():
                 if name in (previous or {}):
                     sources.append(self._source(name, differences((previous or {})[name], frame), None))
                 else:
-                    found, others = self._compared(reasoner, name, frame)
-                    sources += found
-                    held[find_predicate(name, self.program.predicates).name] = others
-            return self._apply(sources, batch_id, deleted=held)
+                    changed, facts = self._compared(reasoner, name, frame)
+                    sources += changed
+                    unmatched[find_predicate(name, self.program.predicates).name] = facts
+            return self._apply(sources, batch_id, deleted=unmatched)
 
     def _apply(
         self,
@@ -278,7 +281,7 @@ class Maintained:
         stream: str = "",
         deleted: Mapping[str, Rows] | None = None,
     ) -> Changes:
-        """Apply one transaction; `deleted` are facts of the store to be deleted besides."""
+        """Apply one transaction; `deleted` are further facts of the store to delete."""
         faults = tables.RejectedChanges(self.on_error)
         batch = None if batch_id is None else BatchId(self.app_id, int(batch_id), stream)
         session = sources[0].frame.sparkSession if sources else None
@@ -291,20 +294,20 @@ class Maintained:
             if self.on_change is not None:
                 self.on_change(changes_of(delta), batch_id)
 
-        read = [(source.shape, fetch(source.frame, self.rows_at_once)) for source in sources]
+        tables_read = [(source.shape, fetch(source.frame, self.rows_at_once)) for source in sources]
         with self._opened() as reasoner:
-            delta = tables.apply_changes(reasoner, read, batch, self.missing, faults, publish, deleted)
+            delta = tables.apply_changes(reasoner, tables_read, batch, self.missing, faults, publish, deleted)
         return changes_of(delta)
 
     @contextmanager
     def _opened(self) -> Iterator[StoredReasoner]:
-        """Yield the reasoner open for writing; discard it if an error has left it unlike the store."""
-        known = tables.opened(self.path, self.program, self.settings)
-        with known.lock:
+        """Yield the reasoner, open for writing; discard it if after an error it differs from the store."""
+        store = tables.open_or_reuse(self.path, self.program, self.settings)
+        with store.lock:
             try:
-                yield known.reasoner
+                yield store.reasoner
             except BaseException:
-                if not known.reasoner.is_stored or not known.reasoner.is_in_place:
+                if not store.reasoner.is_stored or not store.reasoner.is_in_place:
                     tables.discard(self.path)
                 raise
 
@@ -319,24 +322,24 @@ class Maintained:
         if inserts is None:
             op, order = self._operation(predicate, frame.schema)
             inserts = None if op is not None else True
-        read = self._read(name, predicate, frame.schema, {op, order})
-        columns = [*read.columns, *(each for each in (op, order) if each is not None)]
+        schema = self._read(name, predicate, frame.schema, {op, order})
+        columns = [*schema.columns, *(column for column in (op, order) if column is not None)]
         shape = ChangeColumns(
-            predicate.name, read.read_as, f"`{name}`", inserts, order is not None, read.nulls
+            predicate.name, schema.read_as, f"`{name}`", inserts, order is not None, schema.nulls
         )
         return _Source(shape, frame.select(*map(quoted, columns)))
 
     def _operation(
         self, predicate: Predicate, schema: spark_types.StructType
     ) -> tuple[str | None, str | None]:
-        """Return the columns that say what becomes of a row, and which of several counts."""
+        """Return the columns with the operation of a row, and with the order of rows."""
         names = {field.name: field.dataType for field in schema.fields}
-        said = self.inputs.get(predicate.name)
-        own = {*predicate.columns, *(() if said is None else said.names)}
-        usual = [each for each in (CHANGE_TYPE, OPERATION) if each in names and each not in own]
-        op = self.op or next(iter(usual), None)
+        declared = self.inputs.get(predicate.name)
+        own = {*predicate.columns, *(() if declared is None else declared.names)}
+        candidates = [column for column in (CHANGE_TYPE, OPERATION) if column in names and column not in own]
+        op = self.op or next(iter(candidates), None)
         order = self.order or (COMMIT_VERSION if op == CHANGE_TYPE and COMMIT_VERSION in names else None)
-        absent = [each for each in (op, order) if each is not None and each not in names]
+        absent = [column for column in (op, order) if column is not None and column not in names]
         if absent:
             message = f"the frame has no column {listed(absent)}"
             help = f"it has {listed(names)}"
@@ -356,83 +359,83 @@ class Maintained:
         schema: spark_types.StructType,
         others: Set[str | None] = frozenset(),
     ) -> InputSchema:
-        """Return how the columns of a frame are read, but for those with another meaning."""
-        said = self.inputs.get(predicate.name)
+        """Return how the columns of a frame are read, except for `others`."""
+        declared = self.inputs.get(predicate.name)
         fields = [field for field in schema.fields if field.name not in others]
-        if said is not None and set(said.names) <= {field.name for field in fields}:
+        if declared is not None and set(declared.names) <= {field.name for field in fields}:
             places = {field.name: field for field in fields}
-            fields = [places[each] for each in said.names]
+            fields = [places[column] for column in declared.names]
         elif len(fields) > predicate.arity:
             fields = [field for field in fields if field.name not in FEED]
-        read, faults = read_input(name, predicate, spark_types.StructType(fields))
-        if read is None:
+        input_schema, faults = read_input(name, predicate, spark_types.StructType(fields))
+        if input_schema is None:
             raise ProgramError(faults)
-        if read.times:
-            raise _timed(f"the columns {listed(read.times)} of `{name}` are time columns")
-        read = replace(read, nulls=self._nulls.get(predicate.name, ()))
+        if input_schema.times:
+            raise _timed(f"the columns {listed(input_schema.times)} of `{name}` are time columns")
+        input_schema = replace(input_schema, nulls=self._nulls.get(predicate.name, ()))
         if predicate.declared:
-            return read
-        if said is None:
-            kinds = zip(read.columns, map(column_of, read.types), strict=True)
+            return input_schema
+        if declared is None:
+            kinds = zip(input_schema.columns, map(column_of, input_schema.types), strict=True)
             columns = ", ".join(f"{column}: {kind.value}" for column, kind in kinds)
             raise tables.untyped(predicate.written, f"{predicate.written}({columns})")
-        wanted = self._given[predicate.name]
-        if read.types != wanted:
+        wanted = self._declared_types[predicate.name]
+        if input_schema.types != wanted:
             message = f"the columns of the frame are of other types than `inputs` says of `{name}`"
-            help = f"they are {schema.simpleString()}, and it says {said.simpleString()}"
+            help = f"they are {schema.simpleString()}, and it says {declared.simpleString()}"
             raise ProgramError(Diagnostic(codes.WRONG_COLUMNS, message, place=_place(predicate), help=help))
-        return read
+        return input_schema
 
     @cached_property
-    def _given(self) -> dict[str, Columns]:
-        """What the columns of inputs hold whose schemas were given."""
-        found: dict[str, Columns] = {}
+    def _declared_types(self) -> dict[str, Columns]:
+        """The types of the columns of `inputs`."""
+        types: dict[str, Columns] = {}
         faults: list[Diagnostic] = []
         for name, schema in self.inputs.items():
             predicate = self.program.predicates[name]
-            read, wrong = read_input(predicate.written, predicate, schema)
-            faults += wrong
-            if read is not None:
-                found[name] = read.types
+            input_schema, errors = read_input(predicate.written, predicate, schema)
+            faults += errors
+            if input_schema is not None:
+                types[name] = input_schema.types
         if faults:
             raise ProgramError(faults)
-        return found
+        return types
 
     @cached_property
     def inferred(self) -> Inferred:
-        """What all columns hold; it depends on the program and the schemas of inputs alone."""
+        """The types of all columns, which depend only on the program and the schemas of inputs."""
         missing = {
-            name: tuple(frozenset({Type.LITERAL}) if one is Nulls.VALUE else NEVER for one in nulls)
+            name: tuple(frozenset({Type.LITERAL}) if action is Nulls.VALUE else NEVER for action in nulls)
             for name, nulls in self._nulls.items()
         }
-        given = {
+        types_of_inputs = {
             name: united(types, missing.get(name, (NEVER,) * len(types)))
-            for name, types in self._given.items()
+            for name, types in self._declared_types.items()
         }
-        return infer(self.program, given, missing)
+        return infer(self.program, types_of_inputs, missing)
 
     @cached_property
     def _nulls(self) -> dict[str, tuple[Nulls, ...]]:
-        """What is done about missing values, by predicate and argument."""
-        said: dict[str, str | Mapping[str, str]]
+        """The treatment of missing values, by predicate and argument."""
+        settings: dict[str, str | Mapping[str, str]]
         if self.nulls is None or isinstance(self.nulls, str):
             word = self.nulls
-            given = [name for name in self.program.predicates if name not in self.program.derived]
-            said = {} if word is None else dict.fromkeys(given, word)
+            explicit = [name for name in self.program.predicates if name not in self.program.derived]
+            settings = {} if word is None else dict.fromkeys(explicit, word)
         else:
             predicates = self.program.predicates
-            said = {find_predicate(name, predicates).name: each for name, each in self.nulls.items()}
-        found, faults = {}, []
-        for name, words in said.items():
+            settings = {find_predicate(name, predicates).name: words for name, words in self.nulls.items()}
+        actions, faults = {}, []
+        for name, words in settings.items():
             predicate, schema = self.program.predicates[name], self.inputs.get(name)
             is_said = schema is not None and len(schema.names) == predicate.arity
             names = tuple(schema.names) if schema is not None and is_said else predicate.names
             if not isinstance(words, str):
                 faults += wrong_columns(predicate.written, words, names)
-            found[name] = nulls_of(words, names)
+            actions[name] = nulls_of(words, names)
         if faults:
             raise ProgramError(faults)
-        return found
+        return actions
 
     def output(self, name: str) -> OutputSchema:
         """Return the columns of a predicate's frames."""
@@ -440,41 +443,46 @@ class Maintained:
         return outputs_of([predicate], self.inferred, self.mixed)[predicate.written]
 
     def _compared(self, reasoner: StoredReasoner, name: str, frame: DataFrame) -> tuple[list[_Source], Rows]:
-        """Return the rows that came and went since the store, and facts of the store that no row can be.
+        """Return the rows inserted and deleted since the store, and facts of the store that no row can equal.
 
-        Invariant: a row that is found equal on Spark is read as the fact that it equals. Any other row comes,
-        any other fact goes, and one that does both stays: so it does not matter if few are found equal.
+        Invariant: a row that is equal to a fact on Spark is read as that fact. Every other row is inserted,
+        every other fact deleted, and one that is both stays: so it is correct if Spark finds few equal.
         """
         predicate = find_predicate(name, self.program.predicates)
-        read = self._read(name, predicate, frame.schema)
+        input_schema = self._read(name, predicate, frame.schema)
         if not predicate.arity:
             message = f"`{name}` has no columns to compare"
             raise ProgramError(Diagnostic(codes.WRONG_COLUMNS, message, help="use `apply`"))
-        shape = ChangeColumns(predicate.name, read.read_as, f"`{name}`", inserts=False, nulls=read.nulls)
-        types = [_compared_as(*each) for each in zip(read.spark, read.types, read.read_as, strict=True)]
-        stored, others = tables.representable(reasoner, shape, types)
+        shape = ChangeColumns(
+            predicate.name, input_schema.read_as, f"`{name}`", inserts=False, nulls=input_schema.nulls
+        )
+        types = [
+            _compared_as(*column)
+            for column in zip(input_schema.spark, input_schema.types, input_schema.read_as, strict=True)
+        ]
+        stored, unmatched = tables.representable(reasoner, shape, types)
         of = [spark_type(Contents(each or STRINGS)) for each in types]
-        keys = [f"_{place}" for place in range(len(of))]  # the columns of both as they are compared
-        fields = [spark_types.StructField(key, each) for key, each in zip(keys, of, strict=True)]
-        held = _frame(frame.sparkSession, stored.rename_columns(keys), spark_types.StructType(fields))
-        columns = [quoted(column) for column in read.columns]
+        keys = [f"_{place}" for place in range(len(of))]  # the compared columns of both
+        fields = [spark_types.StructField(key, spark) for key, spark in zip(keys, of, strict=True)]
+        stored_frame = _frame(frame.sparkSession, stored.rename_columns(keys), spark_types.StructType(fields))
+        columns = [quoted(column) for column in input_schema.columns]
         casts = [
             F.col(column).try_cast(to).alias(key) for column, to, key in zip(columns, of, keys, strict=True)
         ]
         rows = frame.select(*columns, *casts)
-        inserted = rows.join(held, keys, "left_anti").select(*columns).distinct()
-        deleted = held.join(rows.select(*keys), keys, "left_anti")
-        return [_Source(replace(shape, inserts=True), inserted), _Source(shape, deleted)], others
+        inserted = rows.join(stored_frame, keys, "left_anti").select(*columns).distinct()
+        deleted = stored_frame.join(rows.select(*keys), keys, "left_anti")
+        return [_Source(replace(shape, inserts=True), inserted), _Source(shape, deleted)], unmatched
 
     @property
     def reasoner(self) -> StoredReasoner:
-        """The reasoner: that which this process changes, else one that reads the store as it is now."""
+        """The reasoner that is open in this process, else one that reads the current store."""
         if not tables.is_open(self.path) and StoreFolder(self.path).is_store:
             return open_store(self.path, read_only=True, **self.settings)
-        return tables.opened(self.path, self.program, self.settings).reasoner
+        return tables.open_or_reuse(self.path, self.program, self.settings).reasoner
 
     def frame(self, name: str) -> DataFrame:
-        """Return all facts of a predicate, as they are now, as a frame."""
+        """Return all current facts of a predicate as a frame."""
         output = self.output(name)
         table = tables.typed_table(self.reasoner[output.predicate.name], output.types)
         return _frame(session_of({}), table, output.schema)
@@ -494,10 +502,10 @@ class Maintained:
 
 
 class Changes(Mapping[str, DataFrame]):
-    """What a transaction changed, derived facts included: a frame for each predicate, by name.
+    """The changes of a transaction, also of derived facts: a frame for each predicate, by name.
 
     Its columns are those of the predicate, and `_change_type`, `insert` or `delete`. The frame of a predicate
-    that has not changed has no rows.
+    without changes is empty.
     """
 
     def __init__(
@@ -508,9 +516,9 @@ class Changes(Mapping[str, DataFrame]):
         session: SparkSession | None,
         nulls: Mapping[tuple[str, ...], int] | None = None,
     ) -> None:
-        self.delta = delta  # as the reasoner has it; None: the batch was applied before
+        self.delta = delta  # None: the batch was applied before
         self.rejected = rejected  # rows that could not be read: place, code, reason and the row
-        # How many rows lack a value: by the predicate, the column, and what became of them.
+        # How many rows lack a value: by predicate, column and treatment.
         self.nulls = dict(nulls or {})
         self._maintained = maintained
         self._session = session
@@ -522,12 +530,12 @@ class Changes(Mapping[str, DataFrame]):
 
     @property
     def is_repeated(self) -> bool:
-        """Whether the batch had been applied before, so that nothing was done."""
+        """Whether the batch was applied before, so that nothing was done."""
         return self.delta is None
 
     @property
     def notices(self) -> tuple[Diagnostic, ...]:
-        """Facts that were to be deleted and were not there."""
+        """Facts to delete that did not exist."""
         return () if self.delta is None else self.delta.notices
 
     @property
@@ -541,13 +549,13 @@ class Changes(Mapping[str, DataFrame]):
         return _frame(self._session or session_of({}), table, spark_types.StructType(fields))
 
     def arrow(self, name: str) -> Any:
-        """Return what changed in a predicate as an Arrow table."""
+        """Return the changes of a predicate as an Arrow table."""
         output = self._maintained.output(name)
         delta = self.delta or Delta(NetChange(), self._maintained.program.predicates, Dictionary())
         return tables.changed_table(delta[output.predicate.name], output.types)
 
     def __getitem__(self, name: str) -> DataFrame:
-        """Return what changed in a predicate as a frame."""
+        """Return the changes of a predicate as a frame."""
         output = self._maintained.output(name)
         schema = spark_types.StructType(output.schema.fields).add(CHANGE_TYPE, spark_types.StringType())
         return _frame(self._session or session_of({}), self.arrow(name), schema)
@@ -574,7 +582,7 @@ def _timed(message: str, span: Span | None = None) -> ProgramError:
 
 
 def _stream_of(frame: DataFrame) -> str:
-    """Return which stream a batch is of, where Spark reports it; Connect does not."""
+    """Return the id of the stream of a batch; empty on Connect, which does not report it."""
     context = getattr(frame.sparkSession, "sparkContext", None)
     return "" if context is None else str(context.getLocalProperty(QUERY) or "")
 
@@ -585,19 +593,19 @@ def _schema_of(schema: Schema) -> spark_types.StructType:
     return schema if isinstance(schema, spark_types.StructType) else schema.schema
 
 
-def _compared_as(spark: spark_types.DataType, held: Types, read_as: ColumnType) -> Types | None:
-    """Return the types in which values of a column are compared on Spark; None: as they are written.
+def _compared_as(spark: spark_types.DataType, types: Types, read_as: ColumnType) -> Types | None:
+    """Return the types in which values of a column are compared on Spark; None: as texts.
 
-    Texts are read as what is declared, numbers and times become it by a cast.
+    Texts are read as the declared type, numbers and times are cast to it.
     """
     if isinstance(spark, TEXTS):
         return None
     declared = types_of_column(read_as)
-    return held if held <= declared else declared
+    return types if types <= declared else declared
 
 
 def _same(frame: DataFrame) -> DataFrame:
-    """Return the rows of a batch that are all of one predicate."""
+    """Return all rows of a batch, which has one predicate."""
     return frame
 
 

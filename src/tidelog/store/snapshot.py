@@ -16,7 +16,6 @@ import mmap
 import os
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -30,10 +29,11 @@ from tidelog.engine.columnar.storage.engine_state import (
     TableState,
 )
 from tidelog.engine.flags import CounterKind
-from tidelog.equality.rewriting import TREATMENTS
+from tidelog.equality import NAMES as TREATMENTS
 from tidelog.errors import DataError, Diagnostic, codes
 from tidelog.logic.program import Variable
 from tidelog.query.kept_queries import KeptQuery
+from tidelog.records import dataclass
 from tidelog.rewrite.auxiliary_relations import is_auxiliary
 from tidelog.rewrite.representatives import ALIAS
 from tidelog.store import forms
@@ -125,16 +125,16 @@ KNOWN_ADDITIONAL = frozenset({"time", "batches"})  # what this version understan
 
 
 def write(path: Path, state: StoredState) -> tuple[int, int]:
-    """Write a state to a file on the disk; return its bytes, and the checksum that a superblock knows it by.
+    """Write a state to a file on the disk; return its size, and its checksum for the superblock.
 
-    On any fault there is no such file.
+    On any error there is no such file.
     """
     with durable.replacing(path) as descriptor:
         return _Writer(descriptor).write(state)
 
 
 class _Writer:
-    """Writes one snapshot. Mutable: it knows how far it is."""
+    """Writes one snapshot. Mutable: it has the current offset."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -147,8 +147,8 @@ class _Writer:
         index = json.dumps(self._index(state), ensure_ascii=False, separators=(",", ":")).encode()
         place = self.offset
         self._put(index)
-        said = struct.pack("<QQI", place, len(index), crc32(index))
-        self._put(TRAILER.pack(place, len(index), crc32(index), crc32(said), END))
+        fields = struct.pack("<QQI", place, len(index), crc32(index))
+        self._put(TRAILER.pack(place, len(index), crc32(index), crc32(fields), END))
         return self.offset, crc32(index)
 
     def _put(self, data: bytes | memoryview) -> None:
@@ -161,7 +161,7 @@ class _Writer:
         return section.to_json()
 
     def _index(self, state: StoredState) -> dict[str, Any]:
-        """What is known of the sections, once they are written."""
+        """Return the index of the written sections."""
         engine = state.engine
         return {
             "format": VERSION,
@@ -188,13 +188,13 @@ class _Writer:
         }
 
     def _additional(self, state: StoredState) -> dict[str, Any]:
-        """What only some states have."""
-        found: dict[str, Any] = {}
+        """Return the parts that only some states have."""
+        parts: dict[str, Any] = {}
         if state.time is not None:
-            found["time"] = time_to_json(state.time, self._section)
+            parts["time"] = time_to_json(state.time, self._section)
         if state.batches:
-            found["batches"] = [list(batch) for batch in state.batches.values()]
-        return found
+            parts["batches"] = [list(batch) for batch in state.batches.values()]
+        return parts
 
     def _table(self, table: TableState) -> dict[str, Any]:
         return {
@@ -225,7 +225,7 @@ def kept_query_of(form: Mapping[str, Any]) -> KeptQuery:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPart:
-    """A column of a snapshot, named as people know it."""
+    """A column of a snapshot, with its name for people."""
 
     relation: str | None  # None: the dictionary
     name: str
@@ -237,7 +237,7 @@ class SnapshotPart:
 
 
 class Snapshot:
-    """A file of a state, open for reading; the index is right, sections are checked when they are read."""
+    """An open file of a state; the index is valid, sections are checked when they are read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -274,8 +274,8 @@ class Snapshot:
         self.version = version
         end = self.size - TRAILER.size
         place, length, of_index, of_fields, magic = TRAILER.unpack(self._data[end:])
-        said = struct.pack("<QQI", place, length, of_index)
-        if magic != END or of_fields != crc32(said) or place + length != end:
+        fields = struct.pack("<QQI", place, length, of_index)
+        if magic != END or of_fields != crc32(fields) or place + length != end:
             raise forms.damaged(self.path, "the snapshot has no valid end")
         index = self._data[place:end]
         if crc32(index) != of_index:
@@ -302,11 +302,11 @@ class Snapshot:
     def _bytes(self, section: FileSection) -> memoryview:
         return memoryview(self._data)[section.offset : section.offset + section.size]
 
-    def array(self, form: list[Any], what: str) -> Array:
+    def array(self, form: list[Any], subject: str) -> Array:
         """Return the array of a section; raise `DataError` if it is damaged."""
         section = FileSection(*form)
         if not self.is_right(section):
-            raise forms.damaged(self.path, f"the snapshot is damaged: {what}")
+            raise forms.damaged(self.path, f"the snapshot is damaged: {subject}")
         return unpacked(section, self._bytes(section))
 
     def state(self, *, without_tables: bool = False) -> StoredState:
@@ -368,7 +368,7 @@ class Snapshot:
         )
 
     def table(self, form: Mapping[str, Any]) -> TableState:
-        """Read the rows of a relation, whatever they say."""
+        """Read the rows of a relation, unchecked."""
         name = form["name"]
         rounds, epoch, together = form["rounds"]
         return TableState(
@@ -449,7 +449,7 @@ def is_rederived(relation: str) -> bool:
 
 
 def _check_additional(path: Path, additional: Mapping[str, Any]) -> None:
-    """Raise DataError if the store holds additional data of an unknown kind."""
+    """Raise `DataError` if the store has additional data of an unknown kind."""
     unknown = sorted(additional.keys() - KNOWN_ADDITIONAL)
     if unknown:
         message = f"the store holds {', '.join(unknown)}, which this tidelog does not know"

@@ -1,8 +1,7 @@
-"""Whether what a file says can be the state of a reasoner: rules, and numbers of values, rows and times.
+"""Check that the contents of a file are a valid state: rules, and ids of values, rows and times.
 
-Checksums find what a disk has changed. Files that were written with the right checksums, but other content,
-are checked here before their content goes to an engine or a kernel. Every function raises `FormError` with
-what is wrong.
+Checksums detect changes by a disk. Files with valid checksums but wrong contents are detected here, before an
+engine or a kernel uses the contents. Every function raises `FormError` with the error.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidelog.data.dictionary import NO_TIME_ZONE, TEXT_KINDS
+from tidelog.data.dictionary import TEXT_KINDS
+from tidelog.data.text_kernels import NO_TIME_ZONE
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.storage.engine_state import DictionaryState, EngineState, TableState
 from tidelog.errors import counted
@@ -74,19 +74,19 @@ def require(condition: object, message: str) -> None:
 
 
 def check_program(program: Program) -> None:
-    """Check that rules and queries are such as resolution gives: names, arities, safe and stratified."""
-    arities = {name: each.arity for name, each in program.predicates.items()}
+    """Check that rules and queries are resolved: valid names and arities, safe and stratified."""
+    arities = {name: predicate.arity for name, predicate in program.predicates.items()}
     for rule in program.rules:
         check_rule(rule, arities, _name(rule))
         _check_atom(rule.head, arities, _name(rule))
     for query in program.queries:
         check_rule(query.rule, arities, "a query")
-    named = (
+    groups = (
         program.outputs,
         program.given_times,
-        (each.predicate for each in (*program.imports, *program.exports)),
+        (transfer.predicate for transfer in (*program.imports, *program.exports)),
     )
-    for name in chain(*named):
+    for name in chain(*groups):
         require(name in arities, f"unknown predicate `{name}`")
     faults = cycles(program.rules, program.predicates)
     require(not faults, faults[0].message if faults else "")
@@ -96,102 +96,110 @@ def _name(rule: Rule) -> str:
     return f"the rule `{rule.name}`" if rule.name else f"a rule for `{rule.head.predicate}`"
 
 
-def check_rule(rule: Rule, arities: Arities, what: str) -> None:
+def check_rule(rule: Rule, arities: Arities, subject: str) -> None:
     """Check the body of a rule, and that every variable is bound before it is used."""
-    require(rule.name is None or isinstance(rule.name, str), f"{what} has an invalid name")
+    require(rule.name is None or isinstance(rule.name, str), f"{subject} has an invalid name")
     for literal in (*rule.body, *rule.after):
-        _check_literal(literal, arities, what)
+        _check_literal(literal, arities, subject)
     if isinstance(rule, MetricRule):
         for operator, interval in rule.moves:
-            require(operator in BOXES, f"{what} has an operator `{operator}` in its head")
-            _check_durations(interval, what)
+            require(operator in BOXES, f"{subject} has an operator `{operator}` in its head")
+            _check_durations(interval, subject)
     head = {term for term in rule.head.terms if isinstance(term, Variable)}
     if not rule.aggregations:
-        require(not rule.group and not rule.after, f"{what} groups, and aggregates nothing")
-        _check_order(rule.body, head, what)
+        require(not rule.group and not rule.after, f"{subject} groups, and aggregates nothing")
+        _check_order(rule.body, head, subject)
         return
-    used = set(rule.group)
-    for made in rule.aggregations:
-        require(made.function in AGGREGATES, f"{what} has an unknown aggregate `{made.function}`")
-        require(made.arguments, f"{what} aggregates nothing")
-        used |= {term for term in made.arguments if isinstance(term, Variable)}
-    _check_order(rule.body, used, what)
-    bound = {*rule.group, *(made.variable for made in rule.aggregations)}
+    used_variables = set(rule.group)
+    for aggregation in rule.aggregations:
+        require(
+            aggregation.function in AGGREGATES, f"{subject} has an unknown aggregate `{aggregation.function}`"
+        )
+        require(aggregation.arguments, f"{subject} aggregates nothing")
+        used_variables |= {term for term in aggregation.arguments if isinstance(term, Variable)}
+    _check_order(rule.body, used_variables, subject)
+    bound = {*rule.group, *(aggregation.variable for aggregation in rule.aggregations)}
     for assignment in rule.after:
-        require(set(variables_of(assignment.expression)) <= bound, f"{what} computes with what is not bound")
+        require(
+            set(variables_of(assignment.expression)) <= bound, f"{subject} computes with what is not bound"
+        )
         bound.add(assignment.variable)
-    require(head <= bound, f"{what} has variables in its head that nothing binds")
+    require(head <= bound, f"{subject} has variables in its head that nothing binds")
 
 
-def _check_order(body: tuple[Literal, ...], used: Iterable[Variable], what: str) -> None:
-    ordered = order(body, tuple(used))
+def _check_order(body: tuple[Literal, ...], used_variables: Iterable[Variable], subject: str) -> None:
+    ordered = order(body, tuple(used_variables))
     unbound = ", ".join(f"?{variable.name}" for variable in ordered.unbound)
-    require(not unbound, f"{what} uses {unbound}, which nothing binds")
-    require(ordered.body == body, f"{what} uses variables before they are bound")
+    require(not unbound, f"{subject} uses {unbound}, which nothing binds")
+    require(ordered.body == body, f"{subject} uses variables before they are bound")
 
 
-def _check_literal(literal: Literal, arities: Arities, what: str) -> None:
+def _check_literal(literal: Literal, arities: Arities, subject: str) -> None:
     match literal:
         case Atom():
-            _check_atom(literal, arities, what)
+            _check_atom(literal, arities, subject)
         case Negation(atom):
-            _check_atom(atom, arities, what)
+            _check_atom(atom, arities, subject)
         case Throughout(atom, _):
-            _check_atom(atom, arities, what)
+            _check_atom(atom, arities, subject)
         case Metric():
-            _check_metric(literal, arities, what)
+            _check_metric(literal, arities, subject)
         case MetricNegation(metric):
-            _check_metric(metric, arities, what)
+            _check_metric(metric, arities, subject)
         case Comparison(operator, left, right):
-            require(operator in COMPARISONS, f"{what} has an unknown operator `{operator}`")
-            _check_expression(left, what)
-            _check_expression(right, what)
+            require(operator in COMPARISONS, f"{subject} has an unknown operator `{operator}`")
+            _check_expression(left, subject)
+            _check_expression(right, subject)
         case Assignment(_, expression):
-            _check_expression(expression, what)
+            _check_expression(expression, subject)
         case Condition(expression, _):
-            _check_expression(expression, what)
+            _check_expression(expression, subject)
             require(
-                FUNCTIONS[expression.function].boolean, f"{what} uses `{expression.function}` as a condition"
+                FUNCTIONS[expression.function].boolean,
+                f"{subject} uses `{expression.function}` as a condition",
             )
 
 
-def _check_metric(metric: Atom | Metric, arities: Arities, what: str) -> None:
+def _check_metric(metric: Atom | Metric, arities: Arities, subject: str) -> None:
     if isinstance(metric, Atom):
-        _check_atom(metric, arities, what)
+        _check_atom(metric, arities, subject)
         return
-    require(metric.operator in METRIC_WORDS, f"{what} has an unknown operator `{metric.operator}`")
+    require(metric.operator in METRIC_WORDS, f"{subject} has an unknown operator `{metric.operator}`")
     expected = 2 if metric.operator in PAIRS else 1
     require(
-        len(metric.operands) == expected, f"{what} has `{metric.operator}` of {len(metric.operands)} operands"
+        len(metric.operands) == expected,
+        f"{subject} has `{metric.operator}` of {len(metric.operands)} operands",
     )
-    _check_durations(metric.interval, what)
+    _check_durations(metric.interval, subject)
     for operand in metric.operands:
-        _check_metric(operand, arities, what)
+        _check_metric(operand, arities, subject)
 
 
-def _check_durations(interval: Interval, what: str) -> None:
+def _check_durations(interval: Interval, subject: str) -> None:
     is_ahead = interval.start is not None and interval.start >= 0
-    require(is_ahead and not interval.is_calendar, f"{what} has an operator over {interval}, not a duration")
+    require(
+        is_ahead and not interval.is_calendar, f"{subject} has an operator over {interval}, not a duration"
+    )
 
 
-def _check_atom(atom: Atom, arities: Arities, what: str) -> None:
+def _check_atom(atom: Atom, arities: Arities, subject: str) -> None:
     expected = 0 if atom.predicate == TOP else arities.get(atom.predicate)
-    require(expected is not None, f"{what} names `{atom.predicate}`, an unknown predicate")
+    require(expected is not None, f"{subject} names `{atom.predicate}`, an unknown predicate")
     require(
         len(atom.terms) == expected,
-        f"{what} has `{atom.predicate}` with {len(atom.terms)} of {expected} columns",
+        f"{subject} has `{atom.predicate}` with {len(atom.terms)} of {expected} columns",
     )
 
 
-def _check_expression(expression: Expression, what: str) -> None:
+def _check_expression(expression: Expression, subject: str) -> None:
     if isinstance(expression, Apply):
         function = FUNCTIONS.get(expression.function)
         require(
             function is not None and function.accepts(len(expression.arguments)),
-            f"{what} calls `{expression.function}` with {len(expression.arguments)} arguments",
+            f"{subject} calls `{expression.function}` with {len(expression.arguments)} arguments",
         )
         for argument in expression.arguments:
-            _check_expression(argument, what)
+            _check_expression(argument, subject)
 
 
 def check_asked(query: KeptQuery, program: Program) -> None:
@@ -306,7 +314,7 @@ def check_engine(state: EngineState) -> None:
 
 
 def check_arities(state: EngineState, arities: Arities) -> None:
-    """Check that relations are those that rules need, with as many columns as rules say.
+    """Check that relations are those that rules need, with the arities in rules.
 
     Auxiliary ones of deleted rules may still exist.
     """
@@ -319,7 +327,7 @@ def check_arities(state: EngineState, arities: Arities) -> None:
 
 
 def check_table(table: TableState, values: int) -> None:
-    """Check that the rows of a relation are of values that there are, and that what is said of them fits."""
+    """Check that the rows of a relation have existing values, and valid flags and counters."""
     name, rows = table.name, len(table.flags)
     require(table.flags.dtype == np.uint8, f"flags of `{name}` have numbers of another width")
     for position, column in enumerate(table.columns, 1):
@@ -344,12 +352,12 @@ def check_table(table: TableState, values: int) -> None:
     require(len(table.columns) or rows <= 1, f"`{name}` holds more than once")
 
 
-def _check_ids(column: Array, rows: int, values: int, what: str) -> None:
-    require(column.dtype == np.int32, f"{what} has numbers of another width")
-    require(len(column) == rows, f"{what} has {counted(len(column), 'row')} instead of {rows:,}")
+def _check_ids(column: Array, rows: int, values: int, subject: str) -> None:
+    require(column.dtype == np.int32, f"{subject} has numbers of another width")
+    require(len(column) == rows, f"{subject} has {counted(len(column), 'row')} instead of {rows:,}")
     if rows:
         is_known = int(column.min()) >= 0 and int(column.max()) < values
-        require(is_known, f"{what} has values that are not in the dictionary")
+        require(is_known, f"{subject} has values that are not in the dictionary")
 
 
 # ---- times
@@ -363,10 +371,10 @@ def check_times(state: TimeState, program: Program, values: int) -> None:
         names = [table.name for table in tables]
         require(len(set(names)) == len(names), "two relations at times have the same name")
         for table in tables:
-            known = program.predicates.get(table.name)
-            require(known is not None, f"unknown predicate `{table.name}`, which has temporal facts")
-            assert known is not None
-            _check_timed(table, known.arity, values)
+            predicate = program.predicates.get(table.name)
+            require(predicate is not None, f"unknown predicate `{table.name}`, which has temporal facts")
+            assert predicate is not None
+            _check_timed(table, predicate.arity, values)
     for number, round_number in state.dropped.items():
         require(0 <= number < len(program.rules) and round_number >= 0, f"unknown rule {number} to be done")
     for name in state.past.kept:

@@ -9,7 +9,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock as ThreadLock
 from threading import Thread
@@ -19,6 +19,7 @@ from zlib import crc32
 from tidelog import durable
 from tidelog.durable import FileLock
 from tidelog.errors import DataError, Diagnostic, codes
+from tidelog.records import dataclass
 from tidelog.store import forms, journal, snapshot
 from tidelog.store.forms import StoredState, writer_lock
 from tidelog.store.journal import HEADER, JournalContents, JournalRecord, Position, StoreJournal, broken
@@ -48,7 +49,7 @@ ATTEMPTS = 3  # to read a superblock while it is being written
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """What the superblock says."""
+    """The content of the superblock."""
 
     snapshot: int  # the number of the snapshot; 0: the store is being created
     checksum: int  # of the index of that snapshot
@@ -70,9 +71,9 @@ NOT_FINISHED = Root(0, 0, 0, Position(0, 0, 0))
 def read(path: Path) -> Root:
     """Read a superblock; raise `DataError` if neither copy is whole, or a newer tidelog wrote one."""
     for _ in range(ATTEMPTS):
-        found = [root for root in copies(path) if root is not None]
-        if found:
-            return max(found, key=lambda root: root.generation)
+        roots = [root for root in copies(path) if root is not None]
+        if roots:
+            return max(roots, key=lambda root: root.generation)
     raise forms.damaged(path, "the superblock is damaged: neither of its copies is whole")
 
 
@@ -109,7 +110,7 @@ def _written(root: Root) -> bytes:
 
 
 class Superblock:
-    """A superblock open for writing, by several threads. Mutable: what it says changes."""
+    """A superblock open for writing, by several threads. Mutable."""
 
     def __init__(self, path: Path, root: Root) -> None:
         self.path = path
@@ -128,7 +129,7 @@ class Superblock:
         return Superblock(path, root)
 
     def confirm(self, position: Position) -> None:
-        """Note that all up to a position is on the disk; the note itself may get there later."""
+        """Record that all up to a position is on the disk; this record may be written later."""
         self._write(confirmed=position)
 
     def switch(self, **changes: Any) -> None:
@@ -144,7 +145,7 @@ class Superblock:
             durable.sync(self._descriptor)
 
     def _write(self, **changes: Any) -> None:
-        """Write the copy that was written less lately; the root is the new one when that is done."""
+        """Write the older copy; then the root is the new one."""
         with self._lock:
             root = replace(self.root, generation=self.root.generation + 1, **changes)
             durable.write_at(self._descriptor, _written(root), root.generation % 2 * BLOCK)
@@ -152,7 +153,7 @@ class Superblock:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether this is the file of that name still."""
+        """Whether the path still has this file."""
         try:
             return os.path.samestat(os.fstat(self._descriptor), self.path.stat())
         except OSError:
@@ -192,7 +193,7 @@ class StoreFiles:
 
     @property
     def records(self) -> tuple[JournalRecord, ...]:
-        """What was done since the snapshot."""
+        """The records since the snapshot."""
         return tuple(record for each in self.journals for record in each.records)
 
     @property

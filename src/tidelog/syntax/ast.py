@@ -5,10 +5,11 @@ Spans and comments do not take part in comparison, so that `parse(print(tree)) =
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from tidelog.errors import Diagnostic, Span
+from tidelog.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

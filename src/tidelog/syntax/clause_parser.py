@@ -195,10 +195,10 @@ class ExpressionParser:
         span = self.span(index)
         return IriNode(text[1:-1], span=span) if kind == IRI else NameNode(text, span=span)
 
-    def word(self, what: str) -> str:
-        """The text of a name that stands where nothing else can."""
+    def word(self, expected: str) -> str:
+        """Read a name, the only valid token here, and return its text."""
         if self.kinds[self.index] not in WORDS:
-            raise self.fault(what)
+            raise self.fault(expected)
         self.index += 1
         return self.text[self.starts[self.index - 1] : self.ends[self.index - 1]]
 
@@ -232,8 +232,8 @@ class ExpressionParser:
         first = self.index
         written = self.token_text()[1:]
         if written.lower() not in AGGREGATES:
-            known = [f"#{name}" for name in AGGREGATES]
-            help_line = suggest(f"#{written.lower()}", known) or f"the aggregates are {', '.join(known)}"
+            names = [f"#{name}" for name in AGGREGATES]
+            help_line = suggest(f"#{written.lower()}", names) or f"the aggregates are {', '.join(names)}"
             raise self.mistake(codes.UNKNOWN_AGGREGATE, f"unknown aggregate `#{written}`", help_line)
         self.index += 1
         if self.kinds[self.index : self.index + 2] == ["(", ")"]:

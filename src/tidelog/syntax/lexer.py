@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from tidelog.errors import Diagnostic, SourceText, Span, codes
+from tidelog.records import dataclass
 
 # ---- kinds of tokens
 #
@@ -150,16 +151,16 @@ def quote(text: str) -> str:
     return f'"{escape(text)}"'
 
 
-def _resolve(found: re.Match[str]) -> str:
-    written = found[0]
-    if written in _RESOLVED:
-        return _RESOLVED[written]
-    if len(written) > 2:
-        point = int(written[2:], 16)
+def _resolve(match: re.Match[str]) -> str:
+    text = match[0]
+    if text in _RESOLVED:
+        return _RESOLVED[text]
+    if len(text) > 2:
+        point = int(text[2:], 16)
         # Surrogates are no characters: text that holds one could not be written out again.
         if point <= 0x10FFFF and not 0xD800 <= point <= 0xDFFF:
             return chr(point)
-    raise BadEscapeError(found.start(), found.end())
+    raise BadEscapeError(match.start(), match.end())
 
 
 def _escape_character(character: str) -> str:
@@ -244,12 +245,12 @@ def not_a_token(source: SourceText, start: int, end: int) -> Fault:
 def foreign_comment(source: SourceText, start: int, end: int) -> Fault:
     """The fault of a `//` or `#` comment."""
     line_end = _line_end(source.text, start, end)
-    written = "//" if source.text.startswith("//", start) else "#"
-    message = f"`{written}` does not begin a comment"
+    marker = "//" if source.text.startswith("//", start) else "#"
+    message = f"`{marker}` does not begin a comment"
     diagnostic = Diagnostic(
         codes.FOREIGN_COMMENT,
         message,
-        Span(source, start, start + len(written)),
+        Span(source, start, start + len(marker)),
         "comments are written `% …` or `/* … */`",
     )
     return Fault(diagnostic, line_end, is_line=True)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog.errors import Diagnostic, Label, SourceText, Span, codes
+from tidelog.records import dataclass
 from tidelog.syntax.lexer import (
     ARROW,
     ATTRIBUTE,

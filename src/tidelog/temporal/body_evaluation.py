@@ -9,13 +9,12 @@ found once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from tidelog.errors import Diagnostic, EvaluationError
-from tidelog.errors.codes import INCONSISTENT
 from tidelog.logic.functions.builtins import Overflow
 from tidelog.logic.program import (
     BOTTOM,
@@ -31,7 +30,9 @@ from tidelog.logic.program import (
 )
 from tidelog.plan.algebra import Extend, Filter, Part, Project, RulePlan, Scan, Unit
 from tidelog.plan.algebra import Node as PlanNode
+from tidelog.plan.inconsistency import MOST, TimedViolation, intervals_text, timed_fact_text
 from tidelog.plan.rule_text import Writing
+from tidelog.records import dataclass
 from tidelog.temporal.interval_bindings import IntervalBindings, matching, numbers_of
 from tidelog.temporal.interval_table import IdColumns, Integers, IntervalLists, TimedTable
 from tidelog.temporal.metric_rules import (
@@ -318,26 +319,6 @@ def head_facts(
 
 # ---- inconsistencies over time
 
-MOST = 10  # rules that are reported
-SHOWN = 3  # intervals
-EXPLICIT_BOTTOM = Diagnostic(INCONSISTENT, "inconsistent: bottom() is an explicit fact")
-WHY = "`tidelog explain PROGRAM 'bottom()'`, or `reasoner.explain(…)`, says why"
-
-
-@dataclass(frozen=True, slots=True)
-class TimedViolation:
-    """A rule by which `bottom()` holds at some time, with its first instance: plain values, which tasks send.
-
-    The intervals and facts are written where the dictionary is.
-    """
-
-    rule: int  # its number in the program
-    body: int  # which of the rule's bodies holds, if it has several
-    ways: int  # how many instances there are
-    left: int  # the end at which the first one begins to hold
-    times: str
-    facts: str
-
 
 def find_violations(program: Program, store: TimedStore, first: int) -> list[TimedViolation]:
     """The rules by which `bottom()` holds at a left end or later, `MOST` of them at most."""
@@ -387,19 +368,6 @@ def merge_violations(violations: Sequence[TimedViolation]) -> TimedViolation:
     return replace(first, ways=sum(each.ways for each in same))
 
 
-def report_violations(violations: Iterable[TimedViolation], program: Program) -> list[Diagnostic]:
-    """A diagnostic for each violation; if there is none, `bottom()` is explicit."""
-    return [_diagnostic(each, program.rules[each.rule]) for each in violations] or [EXPLICIT_BOTTOM]
-
-
-def _diagnostic(violation: TimedViolation, rule: Rule) -> Diagnostic:
-    named = f" by the rule {rule.name!r}" if rule.name else ""
-    ways = "" if violation.ways == 1 else f", in {violation.ways:,} ways, first"
-    message = f"inconsistent: bottom() derived{named}{ways} at {violation.times}"
-    help = f"from {violation.facts}\n        {WHY}" if violation.facts else WHY
-    return Diagnostic(INCONSISTENT, message, rule.span, help)
-
-
 def _facts(
     atoms: Iterable[tuple[Atom, Atom]], values: Mapping[str, int], program: Program, store: TimedStore
 ) -> Iterator[str]:
@@ -416,16 +384,14 @@ def _facts(
         ]
         table = store.tables[read.predicate]
         number = table.facts.find(np.array(ids, np.int32).reshape(len(ids), 1), 1)
-        text = writing.atom(Atom(atom.predicate, tuple(Constant(dictionary.decode(one)) for one in ids)))
-        if number[0] >= 0 and atom.predicate in program.timed:
-            text += f" at {_times(table.lists.take(number), store)}"
-        yield text
+        fact = Atom(atom.predicate, tuple(Constant(dictionary.decode(one)) for one in ids))
+        is_timed = number[0] >= 0 and atom.predicate in program.timed
+        times = _times(table.lists.take(number), store) if is_timed else None
+        yield timed_fact_text(fact, times, writing)
 
 
 def _times(lists: IntervalLists, store: TimedStore) -> str:
     """The first intervals of a list, written."""
     _, left, right = lists.rows()
-    ends = list(zip(left.tolist(), right.tolist(), strict=True))
-    texts = [str(store.timeline.decode(*each)) for each in ends[:SHOWN]]
-    more = f" and {len(ends) - SHOWN:,} more intervals" if len(ends) > SHOWN else ""
-    return ", ".join(texts) + more
+    intervals = map(store.timeline.decode, left.tolist(), right.tolist())
+    return intervals_text(intervals, len(left))

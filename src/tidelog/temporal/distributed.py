@@ -29,14 +29,13 @@ from tidelog.engine.exchange.tasks import TO_LAST, Extended, refused
 from tidelog.errors import Diagnostic
 from tidelog.logic.expressions import intervals_of
 from tidelog.logic.program import BOTTOM, Program, TimedFact
+from tidelog.plan.inconsistency import TimedViolation, describe_timed_violations
 from tidelog.rewrite.localise import EVERYWHERE, NotLocalisable
 from tidelog.temporal.body_evaluation import (
     BodyEvaluation,
     ExpressionEvaluator,
-    TimedViolation,
     find_violation,
     merge_violations,
-    report_violations,
 )
 from tidelog.temporal.horizon import Horizon, TimedOutcome
 from tidelog.temporal.interval_fixpoint import Derivation, ignore_events, not_finished
@@ -324,7 +323,7 @@ class TimedTask:
             return []
         if not self._violations and not len(self._tables[BOTTOM]):
             return []
-        return report_violations(self._violations.values(), self.program)
+        return describe_timed_violations(self._violations.values(), self.program)
 
     def columns(self, predicate: str) -> tuple[Sequence[Ids], int]:
         """Return this task's part of a predicate's facts as ids, a row for each interval, and how many."""

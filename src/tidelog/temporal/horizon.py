@@ -5,7 +5,7 @@ ended.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import lcm
 from operator import add
@@ -14,6 +14,7 @@ import numpy as np
 
 from tidelog.errors import counted
 from tidelog.logic.intervals import Interval, beyond_range, write_point
+from tidelog.records import dataclass
 from tidelog.temporal.interval_kernels import INFINITY, LIMIT
 from tidelog.temporal.interval_table import Integers, IntervalLists, Timeline, single
 from tidelog.temporal.metric_rules import BACKWARD, FORWARD
@@ -73,16 +74,16 @@ class Horizon:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """On a half line all facts repeat by a period; it is `constant` if nothing ever changes there."""
+    """A half line on which all facts repeat by a period; `constant` if no fact changes there."""
 
     at: Interval
     period: Fraction
     is_constant: bool = False
 
-    def shifted(self, by: Fraction) -> Repeat:
+    def shifted(self, duration: Fraction) -> Repeat:
         """The same, shifted by a duration."""
-        start = None if self.at.start is None else self.at.start + by
-        end = None if self.at.end is None else self.at.end + by
+        start = None if self.at.start is None else self.at.start + duration
+        end = None if self.at.end is None else self.at.end + duration
         return replace(self, at=replace(self.at, start=start, end=end))
 
     def __str__(self) -> str:
@@ -95,7 +96,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Periods:
-    """How facts repeat to the left and to the right; None where nothing was cut off."""
+    """How facts repeat to the left and to the right; None on a side where no points were cut off."""
 
     left: Repeat | None = None
     right: Repeat | None = None
@@ -105,12 +106,12 @@ class Periods:
         return "; ".join(map(str, sides))
 
     def later(self, past: Fraction, future: Fraction) -> Periods:
-        """The periods of what looks back and ahead so far."""
+        """The periods seen by operators that look back and ahead this far."""
         left = None if self.left is None else self.left.shifted(-future)
         return Periods(left, None if self.right is None else self.right.shifted(past))
 
     def copies(self, reach: Fraction) -> int:
-        """How many more periods reach so far, and twice more; one is enough where nothing changes."""
+        """The number of further periods that cover this reach, plus two; one is enough if no fact changes."""
         lengths = [side.period for _, side in sides(self)]
         return 3 + int(reach / min(lengths)) if lengths else 0
 
@@ -141,9 +142,9 @@ def _folded(interval: Interval, repeat: Repeat) -> Interval:
     if start is not None and start >= first + period:
         times = (start - first) // period
         if start - times * period == first and repeat.at.start_open and not interval.start_open:
-            times -= 1  # what holds at `first` itself does not repeat
-        by = times * period
-        start, end = start - by, None if end is None else end - by
+            times -= 1  # facts at `first` itself do not repeat
+        shift = times * period
+        start, end = start - shift, None if end is None else end - shift
     last = (first if start is None else max(start, first)) + period
     if end is None or end > last:
         return Interval(start, last, interval.start_open, False, interval.is_calendar)
@@ -188,10 +189,10 @@ class Folding:
         return Folding(_combined(self.left, other.left, periods), _combined(self.right, other.right, periods))
 
     def rows(self, lists: IntervalLists) -> FoldedRows:
-        """All intervals, with the number of the list, both ends, and the period by which it repeats.
+        """All intervals, with the number of the list, both ends, and the period.
 
-        That is 0 for one that does not, and negative for one that repeats to the left. The lists must be
-        right for one period on each side.
+        The period is 0 for intervals that do not repeat, and negative for those that repeat to the left. The
+        lists must be correct for one period on each side.
         """
         owners, left, right = self.unfold(lists, 2).rows()
         every = np.zeros(len(left), np.int64)
@@ -200,21 +201,21 @@ class Folding:
             if side is not None:
                 first, period = side
                 is_repeated = (ends >= first) & (right < INFINITY) & (left > -INFINITY)
-                # What begins where all begins to repeat may be, a period later, a part of something longer,
-                # and what begins a period later may have been one before.
-                here, again = (owners[ends == end] for end in (first, first + period))
-                is_repeated &= (ends != first) | np.isin(owners, again)
+                # An interval that begins where the repetition begins may be part of a longer one a period
+                # later, and one that begins a period later may have been part of a longer one before.
+                at_first, at_second = (owners[ends == end] for end in (first, first + period))
+                is_repeated &= (ends != first) | np.isin(owners, at_second)
                 every[is_repeated] = sign * period
-                is_first = (ends < first + period) | ((ends == first + period) & ~np.isin(owners, here))
+                is_first = (ends < first + period) | ((ends == first + period) & ~np.isin(owners, at_first))
                 is_listed &= ~is_repeated | is_first
         return owners[is_listed], left[is_listed], right[is_listed], every[is_listed]
 
 
-def _combined(one: _Side | None, other: _Side | None, periods: Callable[[int, int], int]) -> _Side | None:
-    if one is None or other is None:
-        assert one is other, "both repeat on a side, or neither does"
+def _combined(left: _Side | None, right: _Side | None, periods: Callable[[int, int], int]) -> _Side | None:
+    if left is None or right is None:
+        assert left is right, "both repeat on a side, or neither does"
         return None
-    return max(one[0], other[0]), periods(one[1], other[1])
+    return max(left[0], right[0]), periods(left[1], right[1])
 
 
 def _unfolded_to(lists: IntervalLists, side: _Side, last: int) -> IntervalLists:
@@ -226,20 +227,20 @@ def _unfolded(lists: IntervalLists, first: int, period: int, copies: int) -> Int
     every = lists.numbers
     last = first + period - 1
     unfolded = lists.within(-INFINITY, last)
-    one = unfolded.within(first, last)
-    starts, ends = (one.left, one.right) if one.size else (np.zeros(1, np.int64),) * 2
-    positions = np.where(one.count == 1, one.first, 0)
-    is_whole = (one.count == 1) & (starts[positions] == first) & (ends[positions] == last)
+    one_period = unfolded.within(first, last)
+    starts, ends = (one_period.left, one_period.right) if one_period.size else (np.zeros(1, np.int64),) * 2
+    positions = np.where(one_period.count == 1, one_period.first, 0)
+    is_whole = (one_period.count == 1) & (starts[positions] == first) & (ends[positions] == last)
     without_end = single(np.array([first]), np.array([INFINITY]))
     unfolded = unfolded.united(without_end, every, np.where(is_whole, 0, -1))
-    repeated = np.flatnonzero((one.count > 0) & ~is_whole)
+    repeated = np.flatnonzero((one_period.count > 0) & ~is_whole)
     if not len(repeated) or copies <= 0:
         return unfolded
     if last + copies * period > LIMIT:
         raise beyond_range()
-    owners, left, right = one.take(repeated).rows()
-    by = period * np.arange(1, copies + 1)
-    later = single((left[:, None] + by).ravel(), (right[:, None] + by).ravel())
+    owners, left, right = one_period.take(repeated).rows()
+    offsets = period * np.arange(1, copies + 1)
+    later = single((left[:, None] + offsets).ravel(), (right[:, None] + offsets).ravel())
     keys, later = later.grouped(np.repeat(repeated[owners], copies))
     positions = np.full(len(lists), -1)
     positions[keys] = np.arange(len(keys))
@@ -263,21 +264,23 @@ Repeating = tuple[IntervalLists, Folding]
 
 def differences(before: Repeating, after: Repeating) -> tuple[FoldedRows, FoldedRows]:
     """The points that only the lists before have, and those that only the lists after have, list by list."""
-    former, now = before[1], after[1]
+    former, current = before[1], after[1]
     # Two sequences with periods m and n that agree for m + n terms are equal (Fine and Wilf, 1965): only
     # lists that differ by then are unfolded as far as the common period reaches, which may be long.
-    early, both = former.combined(now, add), former.combined(now, lcm)
-    changed = np.flatnonzero(sum(part.count for part in _apart(before, after, before[0].numbers, early)))
-    lost, gained = map(both.rows, _apart(before, after, changed, both))
+    sufficient, common = former.combined(current, add), former.combined(current, lcm)
+    changed = np.flatnonzero(sum(part.count for part in _apart(before, after, before[0].numbers, sufficient)))
+    lost, gained = map(common.rows, _apart(before, after, changed, common))
     return (changed[lost[0]], *lost[1:]), (changed[gained[0]], *gained[1:])
 
 
 def _apart(
     before: Repeating, after: Repeating, numbers: Integers, reach: Folding
 ) -> tuple[IntervalLists, IntervalLists]:
-    then, since = (folding.unfold_to(lists.take(numbers), reach) for lists, folding in (before, after))
-    every = then.numbers
-    return then.without(since, every, every), since.without(then, every, every)
+    old_lists, new_lists = (
+        folding.unfold_to(lists.take(numbers), reach) for lists, folding in (before, after)
+    )
+    every = old_lists.numbers
+    return old_lists.without(new_lists, every, every), new_lists.without(old_lists, every, every)
 
 
 def sides(periods: Periods) -> Iterator[tuple[str, Repeat]]:

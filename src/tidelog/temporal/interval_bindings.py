@@ -1,4 +1,4 @@
-"""Bindings with intervals, and the algebra in which bodies of rules over time are evaluated.
+"""Bindings with intervals, and the algebra for evaluating bodies of temporal rules.
 
 A binding gives each variable an id and has a list of intervals: the time points at which it holds. There are
 ten operations, each defined at a time point t by what holds at t or, for metric operators, at other times;
@@ -11,12 +11,12 @@ Two bindings agree if they have equal ids for all variables that both have.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tidelog.data.rows import Ids
 from tidelog.logic.program import Assignment, literal_variables
+from tidelog.records import dataclass
 from tidelog.temporal.interval_table import (
     IdColumns,
     Integers,
@@ -108,8 +108,8 @@ class IntervalBindings:
         """`since`: agreeing bindings hold at t if the right one holds at a time s, t - s being in the
         operator's interval, and the left one, `self`, at all times between s and t.
 
-        `until` is the mirror image. Where the right operand may count alone, the left one has no variables
-        of its own, so that a binding on the right agrees with one on the left at most.
+        `until` is the mirror image. If the right operand may count alone, all variables of the left one are
+        also in the right one, so that a binding on the right agrees with at most one on the left.
         """
         numbers, others = self._agreeing(right)
         if not parts.alone:
@@ -128,14 +128,14 @@ class IntervalBindings:
         Equal bindings become one.
         """
         rows = NumberedRows(len(parts[0].names))
-        found = [rows.find_or_add(part.columns, len(part)) for part in parts]
-        numbers, lists = concatenate([part.lists for part in parts]).grouped(np.concatenate(found))
+        numbers_of_parts = [rows.find_or_add(part.columns, len(part)) for part in parts]
+        numbers, lists = concatenate([part.lists for part in parts]).grouped(np.concatenate(numbers_of_parts))
         return IntervalBindings(parts[0].names, rows.columns[:, numbers], lists)
 
     def minus(self, other: IntervalBindings, *, are_same_rows: bool = False) -> IntervalBindings:
         """A negation: a binding holds at t if it does here, and no other that agrees with it does at t.
 
-        `are_same_rows`: both have the same rows in the same order, and each agrees with itself alone.
+        `are_same_rows`: both have the same rows in the same order, and each agrees only with itself.
         """
         every = self.lists.numbers
         if are_same_rows:
@@ -160,17 +160,17 @@ class IntervalBindings:
         positions = leaf.bound_positions(self.names)
         numbers, rows = facts.matches(positions, keys_of(leaf, positions, self))
         if not leaf.is_plain:
-            fitting = matching(leaf, facts.columns, rows)
-            numbers, rows = numbers[fitting], rows[fitting]
-        found = read(rows)
-        lists = self.lists.intersected(found, numbers, found.numbers)
-        held = np.flatnonzero(lists.count > 0)
+            is_match = matching(leaf, facts.columns, rows)
+            numbers, rows = numbers[is_match], rows[is_match]
+        times = read(rows)
+        lists = self.lists.intersected(times, numbers, times.numbers)
+        nonempty = np.flatnonzero(lists.count > 0)
         names = [name for name in leaf.names if name not in self.names]
-        columns = self.columns[:, numbers[held]]
+        columns = self.columns[:, numbers[nonempty]]
         if names:
-            more = [leaf.terms.index(name) for name in names]
-            columns = np.vstack([columns, select(facts.columns, more, rows[held])])
-        return IntervalBindings((*self.names, *names), columns, lists.take(held))
+            new_positions = [leaf.terms.index(name) for name in names]
+            columns = np.vstack([columns, select(facts.columns, new_positions, rows[nonempty])])
+        return IntervalBindings((*self.names, *names), columns, lists.take(nonempty))
 
     def test(self, tests: Sequence[Test], evaluate: Evaluate) -> IntervalBindings:
         """Comparisons and assignments: a binding holds at t if it does here and passes all tests.
@@ -182,15 +182,15 @@ class IntervalBindings:
         used = dict.fromkeys(variable.name for test in tests for variable in literal_variables(test))
         names = [name for name in used if name in self.names]
         rows = distinct_rows(self.project(names).columns)
-        passed = evaluate(tests, names, new, rows)
+        passing = evaluate(tests, names, new, rows)
         if names:
             index = RowIndex(range(len(names)))
-            index.extend(passed, passed.shape[1])
-            numbers, sources = index.matches(passed, self.columns, self.positions(names))
+            index.extend(passing, passing.shape[1])
+            numbers, sources = index.matches(passing, self.columns, self.positions(names))
         else:
-            numbers = np.arange(len(self)) if passed.shape[1] else np.zeros(0, np.int64)
+            numbers = np.arange(len(self)) if passing.shape[1] else np.zeros(0, np.int64)
             sources = np.zeros(len(numbers), np.int64)
-        columns = np.vstack([self.columns[:, numbers], passed[len(names) :, sources]])
+        columns = np.vstack([self.columns[:, numbers], passing[len(names) :, sources]])
         return IntervalBindings((*self.names, *new), columns, self.lists.take(numbers))
 
     def head(self, rule: CompiledMetricRule) -> IntervalBindings:
@@ -210,14 +210,14 @@ class IntervalBindings:
     def _agreeing(self, other: IntervalBindings) -> tuple[Integers, Integers]:
         """The numbers of the pairs that agree."""
         shared = [name for name in self.names if name in other.names]
-        count, more = len(self), len(other)
+        count, other_count = len(self), len(other)
         if not shared:
-            return np.repeat(np.arange(count), more), np.tile(np.arange(more), count)
-        if count < more:
+            return np.repeat(np.arange(count), other_count), np.tile(np.arange(other_count), count)
+        if count < other_count:
             others, numbers = other._agreeing(self)
             return numbers, others
         index = RowIndex(other.positions(shared))
-        index.extend(other.columns, more)
+        index.extend(other.columns, other_count)
         return index.matches(other.columns, self.columns, self.positions(shared))
 
     def _extended(
@@ -228,13 +228,15 @@ class IntervalBindings:
         rows: Integers,
         lists: IntervalLists,
     ) -> IntervalBindings:
-        """The bindings of these numbers, with the ids that rows of other columns have for more variables."""
+        """The bindings with these numbers, extended by variables that rows of other columns have."""
         columns = self.columns[:, numbers]
-        more = [position for position, name in enumerate(names) if name not in self.names]
-        if not more:
+        new_positions = [position for position, name in enumerate(names) if name not in self.names]
+        if not new_positions:
             return IntervalBindings(self.names, columns, lists)
-        columns = np.vstack([columns, select(source, more, rows)])
-        return IntervalBindings((*self.names, *(names[position] for position in more)), columns, lists)
+        columns = np.vstack([columns, select(source, new_positions, rows)])
+        return IntervalBindings(
+            (*self.names, *(names[position] for position in new_positions)), columns, lists
+        )
 
 
 def numbers_of(leaf: Leaf, facts: NumberedRows, demand: IntervalBindings | None) -> Integers:

@@ -3,29 +3,30 @@
 Gupta, Mumick, Subrahmanian: Maintaining Views Incrementally, SIGMOD 1993, section 7, with facts at time
 points in place of facts, as DRed_MTL does.
 
-Whatever point has lost an instance is deleted, and all that follows from it; then points that are explicit,
-or still have an instance among those that are left, are inserted again, with all that follows from them and
-from what is new. This is done component by component.
+Points that have lost an instance are deleted, and all points derived from them; then points that are
+explicit, or still have an instance among the remaining ones, are inserted again, with all points derived from
+them and from new ones. This is done component by component.
 
 Invariant: before and after a transaction, the tables hold the least model of the rules over the explicit
 facts, within the horizon if there is one.
 
 A table below a component goes from OLD by way of MID = OLD ∩ NEW to NEW: during overdeletion it holds MID and
-knows what it lost; during insertion it holds NEW and knows what it gained. Under negation it is the other way
-round: OLD, OLD ∪ NEW, NEW.
+records the points that it lost; during insertion it holds NEW and records those that it gained. Under
+negation it is the reverse: OLD, OLD ∪ NEW, NEW.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 import numpy as np
 
 from tidelog.logic.program import Assignment
 from tidelog.plan.algebra import Part
+from tidelog.records import dataclass
 from tidelog.temporal.body_evaluation import BodyEvaluation, DrivingAtom, ExpressionEvaluator, head_facts
 from tidelog.temporal.horizon import Horizon
 from tidelog.temporal.interval_bindings import IntervalBindings
@@ -62,18 +63,18 @@ def overdelete(task: ComponentTask) -> IntervalBuffer:
 
 
 def rederive(task: ComponentTask, deleted: IntervalBuffer) -> IntervalBuffer:
-    """The deleted points that are explicit, or follow in one step from what is left."""
+    """The deleted points that are explicit, or follow in one step from the remaining ones."""
     supported = IntervalBuffer()
     for name in deleted.names:
         points = deleted.of(name)
-        found = task.explicit(name, points)
-        supported.add(name, found.numbers, found.lists)
+        supported_points = task.explicit(name, points)
+        supported.add(name, supported_points.numbers, supported_points.lists)
         for rule in task.component.rules[name]:
-            points = points.without(found)
+            points = points.without(supported_points)
             if not points:
                 break
-            found = task.derived(rule, points)
-            supported.add(name, found.numbers, found.lists)
+            supported_points = task.derived(rule, points)
+            supported.add(name, supported_points.numbers, supported_points.lists)
     return supported
 
 
@@ -86,12 +87,12 @@ def insert(task: ComponentTask, pending: IntervalBuffer) -> None:
 
 
 class IntervalStep(Enum):
-    """What drives the rules of a component, and in which states they read."""
+    """The changes that drive the rules of a component, and the states that these read."""
 
-    LOST = "lost"  # what tables below lost, and rules that were removed
+    LOST = "lost"  # points that tables below lost, and removed rules
     OVERDELETE = "overdelete"  # points of the component that were deleted
-    REDERIVE = "rederive"  # nothing: whole bodies are evaluated for deleted points
-    GAINED = "gained"  # what tables below gained, and rules that were added
+    REDERIVE = "rederive"  # not driven: whole bodies are evaluated for deleted points
+    GAINED = "gained"  # points that tables below gained, and added rules
     INSERT = "insert"  # points of the component that were inserted
 
     @property
@@ -123,7 +124,7 @@ class ComponentTask:
 
     @contextmanager
     def lower_tables_at_mid(self) -> Iterator[None]:
-        """Inside the block, tables below lack what they gained; after an error the journal restores them."""
+        """Within the block, tables below lack gained points; after an error the journal restores them."""
         gained = self.transaction.gained
         tables = [(self._table(name), gained[name]) for name in self.component.read if name in gained]
         for table, points in tables:
@@ -154,7 +155,7 @@ class ComponentTask:
         return pending
 
     def propagate(self, step: IntervalStep, pending: IntervalBuffer) -> Iterator[tuple[str, IntervalDelta]]:
-        """Apply pending points to tables and add what follows from them, to the end; yield what has changed.
+        """Apply pending points to tables and add points derived from them, up to the fixpoint; yield changes.
 
         One table changes at a time, so that all others stay as they are while it drives rules.
         """
@@ -172,22 +173,24 @@ class ComponentTask:
                     yield name, points
 
     def explicit(self, name: str, points: IntervalDelta) -> IntervalDelta:
-        """Those of some points that are explicit."""
+        """The explicit ones among some points."""
         explicit = self.transaction.store.explicit_lists(self._table(name), points.numbers)
         every = points.lists.numbers
         return IntervalDelta(points.numbers, points.lists.intersected(explicit, every, every))
 
     def derived(self, rule: CompiledMetricRule, points: IntervalDelta) -> IntervalDelta:
-        """Those of some points that follow by a rule."""
+        """The points among these that follow by a rule."""
         self.step = IntervalStep.REDERIVE
         columns = self._table(rule.head).facts.columns[:, points.numbers]
         start = head_bindings(rule, columns, points.lists.shifted(*rule.back))
         buffer = IntervalBuffer()
         for body in rule.bodies:
             self._collect(buffer, rule, self._evaluation.whole(body, start))
-        found = buffer.of(rule.head)
-        lists = found.lists.intersected(points.lists, found.lists.numbers, points.positions(found.numbers))
-        return IntervalDelta(found.numbers, lists).holding()
+        derived = buffer.of(rule.head)
+        lists = derived.lists.intersected(
+            points.lists, derived.lists.numbers, points.positions(derived.numbers)
+        )
+        return IntervalDelta(derived.numbers, lists).holding()
 
     def _drive(self, pending: IntervalBuffer, name: str) -> None:
         """Add the heads of bodies that the change of a table drives."""
@@ -286,7 +289,7 @@ class IntervalMaintenance:
     def run(
         self, removed: Deltas, added: Deltas
     ) -> tuple[dict[str, IntervalDelta], dict[str, IntervalDelta]]:
-        """Apply points that are no longer explicit and newly explicit; return what tables lost and gained."""
+        """Apply changes of explicit points; return the points that tables lost and gained."""
         for name in (removed.keys() | added.keys()) - self.schedule.heads:  # no rule derives these
             self.lose(self.store.tables[name], removed.get(name, NOTHING))
             self.gain(self.store.tables[name], added.get(name, NOTHING))
@@ -299,7 +302,7 @@ class IntervalMaintenance:
         return self.lost, self.gained
 
     def _is_affected(self, component: TimedComponent, removed: Deltas, added: Deltas) -> bool:
-        """Whether anything that a component depends on has changed."""
+        """Whether a relation that a component depends on has changed."""
         if component.removed or component.added:
             return True
         if any(name in removed or name in added for name in component.heads):
@@ -317,7 +320,7 @@ class IntervalMaintenance:
         return IntervalDelta(*table.gain(points.numbers, points.lists))
 
     def _finish(self, name: str) -> None:
-        """Record what a table lost and gained in all."""
+        """Record all points that a table lost and gained."""
         lost, gained = self.journal.net(self.store.tables[name])
         if lost:
             self.lost[name] = lost

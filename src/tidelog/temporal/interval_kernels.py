@@ -15,7 +15,7 @@ from tidelog.compiled import inlined, kernel, mix, subroutine
 # An interval is a pair of 64-bit integers, its left and its right end, both belonging to it. On the dense
 # timeline the end t is written 2t, or 2t + 1 on the left and 2t - 1 on the right where t itself is left out;
 # on the integer timeline it is written t. Either way two intervals are one if the second begins at most 1
-# behind the end of the first, and whoever moves an end needs to know no more of it than whether it is even.
+# behind the end of the first, and moving an end depends only on whether it is even.
 #
 # Lists lie anywhere in a pool: `first` and `count` tell where list i begins and how long it is. Operations
 # take lists by number, -1 being the empty list, and write their results into arrays that have room: for as
@@ -64,7 +64,7 @@ def appended(left: Any, right: Any, begin: Any, end: Any, one_left: Any, one_rig
 
 @inlined
 def shifted(end: Any, even: Any, odd: Any) -> Any:
-    """A finite end moved by what is for even or for odd ones; an infinite one stays."""
+    """A finite end, moved by `even` or `odd` depending on its parity; an infinite end stays."""
     if end >= INFINITY or end <= -INFINITY:
         return end
     return end + (odd if end & 1 else even)
@@ -80,8 +80,8 @@ def move(
 ) -> Any:  # fmt: skip
     """Write the lists after a unary operator; returns how many intervals, and whether an end left the range.
 
-    `by` holds what is added to left ends, even and odd, and to right ends, even and odd, then whether the
-    left and the right end become infinite, and whether only what is infinite to the left or right stays.
+    `by` has the shifts of left ends, even and odd, and of right ends, even and odd, then whether the left and
+    the right end become infinite, and whether only intervals that are infinite to the left or right stay.
     """
     end = 0
     is_beyond = False
@@ -91,13 +91,13 @@ def move(
         for item in range(start, start + length_of(N, numbers, place)):
             if (by[6] != 0 and L[item] > -INFINITY) or (by[7] != 0 and R[item] < INFINITY):
                 continue
-            one_left = -INFINITY if by[4] != 0 else shifted(L[item], by[0], by[1])
-            one_right = INFINITY if by[5] != 0 else shifted(R[item], by[2], by[3])
-            if (one_left > -INFINITY and abs(one_left) > LIMIT) or (
-                one_right < INFINITY and abs(one_right) > LIMIT
+            moved_left = -INFINITY if by[4] != 0 else shifted(L[item], by[0], by[1])
+            moved_right = INFINITY if by[5] != 0 else shifted(R[item], by[2], by[3])
+            if (moved_left > -INFINITY and abs(moved_left) > LIMIT) or (
+                moved_right < INFINITY and abs(moved_right) > LIMIT
             ):
                 is_beyond = True
-            end = appended(left, right, begin, end, one_left, one_right)
+            end = appended(left, right, begin, end, moved_left, moved_right)
         first[place] = begin
         count[place] = end - begin
     return end, is_beyond
@@ -129,7 +129,7 @@ def lasting(
     F2: Any, N2: Any, L2: Any, R2: Any, numbers2: Any,
     by: Any, is_integer: Any, first: Any, count: Any, left: Any, right: Any,
 ) -> Any:  # fmt: skip
-    """Write the points that the first list leads to without a gap from a point of the second: since, until.
+    """Write the points that the first list reaches without a gap from points of the second: since, until.
 
     `by` moves points as for `move`; it is of a diamond whose interval is without 0. Returns the same.
     """
@@ -145,18 +145,18 @@ def lasting(
                 high = closed_right(R[item], is_integer)
                 while item2 < stop2 and R2[item2] < low:
                     item2 += 1
-                other = item2
-                while other < stop2 and L2[other] <= high:
-                    start = max(low, L2[other])
-                    one_left = -INFINITY if by[4] != 0 else shifted(start, by[0], by[1])
-                    stop = min(high, R2[other])
-                    one_right = INFINITY if by[5] != 0 else shifted(stop, by[2], by[3])
-                    if (one_left > -INFINITY and abs(one_left) > LIMIT) or (
-                        one_right < INFINITY and abs(one_right) > LIMIT
+                item_after = item2
+                while item_after < stop2 and L2[item_after] <= high:
+                    start = max(low, L2[item_after])
+                    moved_left = -INFINITY if by[4] != 0 else shifted(start, by[0], by[1])
+                    stop = min(high, R2[item_after])
+                    moved_right = INFINITY if by[5] != 0 else shifted(stop, by[2], by[3])
+                    if (moved_left > -INFINITY and abs(moved_left) > LIMIT) or (
+                        moved_right < INFINITY and abs(moved_right) > LIMIT
                     ):
                         is_beyond = True
-                    end = appended(left, right, begin, end, max(low, one_left), min(high, one_right))
-                    other += 1
+                    end = appended(left, right, begin, end, max(low, moved_left), min(high, moved_right))
+                    item_after += 1
         first[place] = begin
         count[place] = end - begin
     return end, is_beyond
@@ -167,7 +167,7 @@ def intersected(
     L: Any, R: Any, item: Any, stop: Any, L2: Any, R2: Any, item2: Any, stop2: Any,
     left: Any, right: Any, end: Any,
 ) -> Any:  # fmt: skip
-    """The end of what was written: the points that both lists have."""
+    """Write the points that both lists have; returns the end of the written intervals."""
     while item < stop and item2 < stop2:
         one_left = max(L[item], L2[item2])
         one_right = min(R[item], R2[item2])
@@ -187,7 +187,7 @@ def united(
     L: Any, R: Any, item: Any, stop: Any, L2: Any, R2: Any, item2: Any, stop2: Any,
     left: Any, right: Any, end: Any,
 ) -> Any:  # fmt: skip
-    """The end of what was written: the points that one of the lists has."""
+    """Write the points of either list; returns the end of the written intervals."""
     begin = end
     while item < stop or item2 < stop2:
         if item2 >= stop2 or (item < stop and L[item] <= L2[item2]):
@@ -204,19 +204,19 @@ def subtracted(
     L: Any, R: Any, item: Any, stop: Any, L2: Any, R2: Any, item2: Any, stop2: Any,
     left: Any, right: Any, end: Any,
 ) -> Any:  # fmt: skip
-    """The end of what was written: the points of the first list that the second does not have."""
+    """Write the points of the first list only; returns the end of the written intervals."""
     while item < stop:
         low = L[item]
         while item2 < stop2 and R2[item2] < low:
             item2 += 1
-        other = item2
-        while other < stop2 and L2[other] <= R[item] and low <= R[item]:
-            if L2[other] > low:
+        overlapping = item2
+        while overlapping < stop2 and L2[overlapping] <= R[item] and low <= R[item]:
+            if L2[overlapping] > low:
                 left[end] = low
-                right[end] = L2[other] - 1
+                right[end] = L2[overlapping] - 1
                 end += 1
-            low = R2[other] + 1 if R2[other] < INFINITY else INFINITY + 1
-            other += 1
+            low = R2[overlapping] + 1 if R2[overlapping] < INFINITY else INFINITY + 1
+            overlapping += 1
         if low <= R[item]:
             left[end] = low
             right[end] = R[item]
@@ -235,7 +235,7 @@ def combine(
     F2: Any, N2: Any, L2: Any, R2: Any, numbers2: Any,
     first: Any, count: Any, left: Any, right: Any,
 ) -> Any:  # fmt: skip
-    """Write what an operation of sets makes of two lists, pair by pair; returns how many intervals."""
+    """Write the result of a set operation on two lists, pair by pair; returns the number of intervals."""
     end = 0
     for place in range(len(numbers)):
         begin = end
@@ -290,7 +290,7 @@ def gather(
     F: Any, N: Any, L: Any, R: Any, order: Any, keys: Any,
     places: Any, first: Any, count: Any, left: Any, right: Any,
 ) -> Any:  # fmt: skip
-    """Write lists with equal keys as one, and the places of the distinct keys; returns how many, of each.
+    """Write lists with equal keys as one, and the places of the distinct keys; returns the numbers of both.
 
     `order` holds the numbers of the lists in the order of their keys; `keys` are those in that order.
     """
@@ -312,10 +312,10 @@ def gather(
             stop += 1
         if not is_sorted:
             sort_by_left(left, right, begin, end)
-        found = begin
+        merged_end = begin
         for item in range(begin, end):
-            found = appended(left, right, begin, found, left[item], right[item])
-        end = found
+            merged_end = appended(left, right, begin, merged_end, left[item], right[item])
+        end = merged_end
         first[group] = begin
         count[group] = end - begin
         group += 1
@@ -361,7 +361,7 @@ def list_bounds(F: Any, N: Any, L: Any, R: Any, numbers: Any) -> Any:
 # ---- Kernels over rows of ids: sets of rows, and indexes from some of their columns to the rows.
 #
 # A bucket holds the row that was entered last, and `following` the one before it, so that entering a row
-# moves nothing and a row's number never changes.
+# moves no rows and a row's number never changes.
 
 
 @inlined
@@ -383,10 +383,10 @@ def enter(columns: Any, positions: Any, begin: Any, end: Any, heads: Any, follow
 
 
 @inlined
-def is_match(columns: Any, positions: Any, row: Any, given: Any, places: Any, other: Any) -> Any:
-    """Whether a row has the ids of a given one."""
+def is_match(columns: Any, positions: Any, row: Any, given: Any, places: Any, given_row: Any) -> Any:
+    """Whether a row has the ids of a given row."""
     for place in range(len(positions)):
-        if columns[positions[place], row] != given[places[place], other]:
+        if columns[positions[place], row] != given[places[place], given_row]:
             return False
     return True
 
@@ -395,31 +395,38 @@ def is_match(columns: Any, positions: Any, row: Any, given: Any, places: Any, ot
 def count_matches(
     columns: Any, positions: Any, heads: Any, following: Any, given: Any, places: Any, counts: Any
 ) -> Any:
-    """How many rows match each given one; their number in all."""
+    """Write the number of rows that match each given one; returns the total."""
     total = 0
-    for other in range(given.shape[1]):
-        row = heads[bucket_of(given, places, other, len(heads))]
-        found = 0
+    for given_row in range(given.shape[1]):
+        row = heads[bucket_of(given, places, given_row, len(heads))]
+        matches = 0
         while row >= 0:
-            if is_match(columns, positions, row, given, places, other):
-                found += 1
+            if is_match(columns, positions, row, given, places, given_row):
+                matches += 1
             row = following[row]
-        counts[other] = found
-        total += found
+        counts[given_row] = matches
+        total += matches
     return total
 
 
 @kernel("strided i32[:,:], i64[:], i64[:], i64[:], const strided i32[:,:], i64[:], i64[:], i64[:]")
 def find_matches(
-    columns: Any, positions: Any, heads: Any, following: Any, given: Any, places: Any, others: Any, rows: Any
+    columns: Any,
+    positions: Any,
+    heads: Any,
+    following: Any,
+    given: Any,
+    places: Any,
+    given_rows: Any,
+    rows: Any,
 ) -> None:
-    """Each given row with each that matches it."""
+    """Write each given row with each row that matches it."""
     end = 0
-    for other in range(given.shape[1]):
-        row = heads[bucket_of(given, places, other, len(heads))]
+    for given_row in range(given.shape[1]):
+        row = heads[bucket_of(given, places, given_row, len(heads))]
         while row >= 0:
-            if is_match(columns, positions, row, given, places, other):
-                others[end] = other
+            if is_match(columns, positions, row, given, places, given_row):
+                given_rows[end] = given_row
                 rows[end] = row
                 end += 1
             row = following[row]
@@ -429,28 +436,28 @@ def find_matches(
 def find_or_add(
     columns: Any, count: Any, positions: Any, heads: Any, following: Any, given: Any, numbers: Any
 ) -> Any:
-    """Write the number of each given row in a set that has room, adding rows that are not there; its size."""
-    for other in range(given.shape[1]):
-        bucket = bucket_of(given, positions, other, len(heads))
+    """Write the number of each given row in a set with room, adding missing ones; returns the set's size."""
+    for given_row in range(given.shape[1]):
+        bucket = bucket_of(given, positions, given_row, len(heads))
         row = heads[bucket]
-        while row >= 0 and not is_match(columns, positions, row, given, positions, other):
+        while row >= 0 and not is_match(columns, positions, row, given, positions, given_row):
             row = following[row]
         if row < 0:
             row = count
             for position in positions:
-                columns[position, row] = given[position, other]
+                columns[position, row] = given[position, given_row]
             following[row] = heads[bucket]
             heads[bucket] = row
             count += 1
-        numbers[other] = row
+        numbers[given_row] = row
     return count
 
 
 @kernel("strided i32[:,:], i64[:], i64[:], i64[:], const strided i32[:,:], i64[:]")
 def find_rows(columns: Any, positions: Any, heads: Any, following: Any, given: Any, numbers: Any) -> None:
-    """Write the number of each given row in a set; -1 where it is not there."""
-    for other in range(given.shape[1]):
-        row = heads[bucket_of(given, positions, other, len(heads))]
-        while row >= 0 and not is_match(columns, positions, row, given, positions, other):
+    """Write the number of each given row in a set; -1 if it is missing."""
+    for given_row in range(given.shape[1]):
+        row = heads[bucket_of(given, positions, given_row, len(heads))]
+        while row >= 0 and not is_match(columns, positions, row, given, positions, given_row):
             row = following[row]
-        numbers[other] = row
+        numbers[given_row] = row

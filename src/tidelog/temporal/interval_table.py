@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import lcm
 from typing import Any
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from tidelog.data.rows import Ids
 from tidelog.logic.intervals import Interval, beyond_range
 from tidelog.plan.algebra import Part
+from tidelog.records import dataclass
 from tidelog.temporal import interval_kernels as kernels
 from tidelog.temporal.interval_kernels import INFINITY, LIMIT
 
@@ -88,7 +89,7 @@ class IntervalLists:
         return room.cut(end)
 
     def _length(self, numbers: Integers) -> int:
-        """How many intervals the lists of these numbers have, of which some may be -1."""
+        """The number of intervals in the lists of these numbers, some of which may be -1."""
         return int(kernels.total_length(self.count, numbers))
 
     def later(self, end: int) -> IntervalLists:
@@ -113,12 +114,12 @@ class IntervalLists:
     def since(
         self, other: IntervalLists, numbers: Integers, others: Integers, by: Integers, is_integer: bool
     ) -> IntervalLists:
-        """The points to which these lists last from points of others: `since` or `until` whose interval is
-        without 0.
+        """The points that these lists reach without a gap from points of the others: `since` or `until` with
+        an interval without 0.
         """
         room = _room(len(numbers), self._length(numbers) + other._length(others))
-        given = (*self.parts, numbers, *other.parts, others, by, is_integer)
-        end, is_beyond = kernels.lasting(*given, *room.parts)
+        operands = (*self.parts, numbers, *other.parts, others, by, is_integer)
+        end, is_beyond = kernels.lasting(*operands, *room.parts)
         _check(is_beyond)
         return room.cut(end)
 
@@ -176,9 +177,9 @@ def _check(is_beyond: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What integers mean: points in units of 1 / `scale`; whether all points are integers.
+    """The encoding of time points as integers: units of 1 / `scale`; whether all points are integers.
 
-    `is_calendar`: facts were given with dateTimes, so that people want to read dateTimes.
+    `is_calendar`: facts were given with dateTimes, so that times are shown as dateTimes.
     """
 
     scale: int = 1
@@ -196,11 +197,11 @@ class Timeline:
 
     def _end(self, point: Fraction, is_open: bool, inwards: int) -> int:
         if self.is_integer:
-            whole = -(-point.numerator // point.denominator) if inwards == 1 else point // 1
-            end = int(whole) + (inwards if is_open and whole == point else 0)
+            rounded = -(-point.numerator // point.denominator) if inwards == 1 else point // 1
+            end = int(rounded) + (inwards if is_open and rounded == point else 0)
         else:
-            units, rest = divmod(self.scale, point.denominator)
-            assert rest == 0, "the scale fits all points"
+            units, remainder = divmod(self.scale, point.denominator)
+            assert remainder == 0, "the scale fits all points"
             end = 2 * units * point.numerator + (inwards if is_open else 0)
         _check(abs(end) > LIMIT)
         return end
@@ -208,8 +209,8 @@ class Timeline:
     def encode(self, intervals: Sequence[Interval]) -> tuple[Integers, Integers]:
         """The ends of many intervals."""
         ends = [self.ends(interval) for interval in intervals]
-        both = np.array(ends, np.int64).reshape(len(ends), 2)
-        return both[:, 0].copy(), both[:, 1].copy()
+        columns = np.array(ends, np.int64).reshape(len(ends), 2)
+        return columns[:, 0].copy(), columns[:, 1].copy()
 
     def decode(self, left: int, right: int) -> Interval:
         """The interval of two ends."""
@@ -238,10 +239,12 @@ class Timeline:
         return Fraction(span, 1 if self.is_integer else 2 * self.scale)
 
     def refined(self, intervals: Sequence[Interval]) -> Timeline:
-        """The timeline with units fine enough for the bounds of these, dateTimes if one of them has some."""
-        bounds = [bound for one in intervals for bound in (one.start, one.end) if bound is not None]
+        """The timeline with units fine enough for these intervals, with dateTimes if one has them."""
+        bounds = [
+            bound for interval in intervals for bound in (interval.start, interval.end) if bound is not None
+        ]
         scale = self.scale if self.is_integer else lcm(self.scale, *(bound.denominator for bound in bounds))
-        is_calendar = self.is_calendar or any(one.is_calendar for one in intervals)
+        is_calendar = self.is_calendar or any(interval.is_calendar for interval in intervals)
         _check(scale > LIMIT)
         return replace(self, scale=scale, is_calendar=is_calendar)
 
@@ -249,14 +252,14 @@ class Timeline:
         """Write ends in units that are finer by a factor, in place."""
         for ends, sign in ((left, 1), (right, -1)):
             finite = np.abs(ends) < INFINITY
-            rest = ends[finite] & 1
-            whole = ends[finite] - sign * rest
-            if len(whole):
-                _check(int(np.abs(whole).max()) * factor > LIMIT)
-            ends[finite] = whole * factor + sign * rest
+            openness = ends[finite] & 1
+            points = ends[finite] - sign * openness
+            if len(points):
+                _check(int(np.abs(points).max()) * factor > LIMIT)
+            ends[finite] = points * factor + sign * openness
 
     def operator(self, name: str, interval: Interval) -> Integers:
-        """What a unary operator does to ends, as `list_kernels.move` wants it."""
+        """The effect of a unary operator on ends, encoded for `interval_kernels.move`."""
         low, high = self._offsets(interval)
         end = 0 if high is None else high[0]
         match name:
@@ -292,7 +295,7 @@ IdColumns = npt.NDArray[np.int32]  # one row of the array per column of ids
 
 
 class RowIndex:
-    """A hash index from the ids in some columns to the rows that have them. Mutable: it grows."""
+    """A hash index from the ids in some columns to rows. Mutable: rows are added."""
 
     def __init__(self, positions: Sequence[int] | Integers) -> None:
         self.positions = np.array(positions, np.int64)
@@ -320,10 +323,10 @@ class RowIndex:
     def matches(self, columns: IdColumns, keys: IdColumns, positions: Integers) -> tuple[Integers, Integers]:
         """The number of each key with that of each row that has its ids, which are at `positions` of keys."""
         counts = np.empty(keys.shape[1], np.int64)
-        where = self.heads, self.following, keys, positions
-        total = kernels.count_matches(columns, self.positions, *where, counts)
+        lookup = self.heads, self.following, keys, positions
+        total = kernels.count_matches(columns, self.positions, *lookup, counts)
         numbers, rows = np.empty(total, np.int64), np.empty(total, np.int64)
-        kernels.find_matches(columns, self.positions, *where, numbers, rows)
+        kernels.find_matches(columns, self.positions, *lookup, numbers, rows)
         return numbers, rows
 
 
@@ -339,9 +342,9 @@ def distinct_rows(columns: IdColumns) -> IdColumns:
     """The rows of ids, each once."""
     if not len(columns) or not columns.shape[1]:
         return columns[:, :1]
-    known = NumberedRows(len(columns))
-    known.find_or_add(columns)
-    return known.columns[:, : known.rows]
+    numbered = NumberedRows(len(columns))
+    numbered.find_or_add(columns)
+    return numbered.columns[:, : numbered.rows]
 
 
 class NumberedRows:
@@ -360,15 +363,15 @@ class NumberedRows:
             self.rows = 1
             return np.zeros(given.shape[1] if count is None else count, np.int64)
         given = np.ascontiguousarray(given)
-        most = self.rows + given.shape[1]
-        if most > self.columns.shape[1]:
-            larger = np.empty((self.arity, max(most, 2 * self.columns.shape[1])), np.int32)
+        most_rows = self.rows + given.shape[1]
+        if most_rows > self.columns.shape[1]:
+            larger = np.empty((self.arity, max(most_rows, 2 * self.columns.shape[1])), np.int32)
             larger[:, : self.rows] = self.columns[:, : self.rows]
             self.columns = larger
-        self._set.make_room(self.columns, most)
+        self._set.make_room(self.columns, most_rows)
         numbers = np.empty(given.shape[1], np.int64)
-        known = self._set.positions, self._set.heads, self._set.following
-        self.rows = kernels.find_or_add(self.columns, self.rows, *known, given, numbers)
+        index = self._set.positions, self._set.heads, self._set.following
+        self.rows = kernels.find_or_add(self.columns, self.rows, *index, given, numbers)
         self._set.entered = self.rows
         return numbers
 
@@ -377,8 +380,8 @@ class NumberedRows:
         if self.arity == 0:
             return np.zeros(count, np.int64) if self.rows else np.full(count, -1)
         numbers = np.empty(given.shape[1], np.int64)
-        known = self._set.positions, self._set.heads, self._set.following
-        kernels.find_rows(self.columns, *known, np.ascontiguousarray(given), numbers)
+        index = self._set.positions, self._set.heads, self._set.following
+        kernels.find_rows(self.columns, *index, np.ascontiguousarray(given), numbers)
         return numbers
 
     def matches(self, positions: Sequence[int], keys: IdColumns) -> tuple[Integers, Integers]:
@@ -397,7 +400,7 @@ MOST_WASTE = 1 << 16  # unused intervals of a pool before it is compacted
 class TimedTable:
     """The facts of one predicate, each with a number and a list of intervals. Mutable.
 
-    A table knows its last change, so that it can be read as it was before.
+    A table records its last change, so that its former state can be read.
 
     Lists lie in a pool; one that outgrows its room moves to the pool's end, into twice what it needs. Every
     method that changes facts costs what it touches, except for compaction.
@@ -418,7 +421,7 @@ class TimedTable:
         self._right = np.empty(64, np.int64)
         self._end = 0
         self._used = 0
-        # What the last change added or deleted, and where the change of a fact is in it; -1 for none.
+        # The points that the last change added or deleted, and the position of each fact in it; -1 for none.
         self.changed: Integers = np.zeros(0, np.int64)
         self.change: IntervalLists = empty_lists()
         self.is_gain = True
@@ -444,10 +447,10 @@ class TimedTable:
         if self.facts.rows > len(self._first):
             more = max(self.facts.rows, 2 * len(self._first)) - len(self._first)
             counts = self._first, self._count, self._room, self._stamp
-            larger = [np.pad(held, (0, more)) for held in counts]
-            place = np.pad(self._changed_at, (0, more), constant_values=-1)
+            larger = [np.pad(array, (0, more)) for array in counts]
+            changed_at = np.pad(self._changed_at, (0, more), constant_values=-1)
             # All or none: after a fault no array is shorter than the others.
-            (self._first, self._count, self._room, self._stamp), self._changed_at = larger, place
+            (self._first, self._count, self._room, self._stamp), self._changed_at = larger, changed_at
         return numbers
 
     @property
@@ -468,7 +471,7 @@ class TimedTable:
         return self.lists.united(self.change, numbers, positions)
 
     def gain(self, numbers: Integers, lists: IntervalLists) -> tuple[Integers, IntervalLists]:
-        """Add points to distinct facts; return the facts that gained some, and which."""
+        """Add points to distinct facts; return the facts that gained points, and these points."""
         new = lists.without(self.lists, lists.numbers, numbers)
         changed = np.flatnonzero(new.count > 0)
         numbers, new = numbers[changed], new.take(changed)
@@ -476,7 +479,7 @@ class TimedTable:
         return numbers, new
 
     def lose(self, numbers: Integers, lists: IntervalLists) -> tuple[Integers, IntervalLists]:
-        """Delete points of distinct facts; return the facts that lost some, and which."""
+        """Delete points of distinct facts; return the facts that lost points, and these points."""
         lost = lists.intersected(self.lists, lists.numbers, numbers)
         changed = np.flatnonzero(lost.count > 0)
         numbers, lost = numbers[changed], lost.take(changed)
@@ -530,16 +533,16 @@ class TimedTable:
         self._left, self._right, self._end, self._first, self._room = left, right, len(left), first, room
 
     def rescaled(self, timeline: Timeline, factor: int) -> TimedTable:
-        """The table with all ends written in units that are finer by a factor, and no last change."""
-        made = copy(self)
-        made._compact()  # into arrays of its own, in which nothing but ends is left
-        timeline.rescale(made._left, made._right, factor)
-        made.changed, made.change, made._changed_at = (
+        """The table with all ends in units that are finer by a factor, without a last change."""
+        table = copy(self)
+        table._compact()  # into new arrays that contain only the used ends
+        timeline.rescale(table._left, table._right, factor)
+        table.changed, table.change, table._changed_at = (
             np.zeros(0, np.int64),
             empty_lists(),
             np.full_like(self._changed_at, -1),
         )
-        return made
+        return table
 
     @property
     def weight(self) -> int:

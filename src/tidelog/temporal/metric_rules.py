@@ -5,7 +5,7 @@ strata, direction and termination of such rules.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from itertools import count
 
@@ -32,6 +32,7 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.strata import Stratum, components, dependency_graph
 from tidelog.logic.values import Value
+from tidelog.records import dataclass
 from tidelog.temporal.interval_table import Integers, IntervalLists, Timeline, empty_lists
 
 # Metric operators over lists of intervals, as Table 1 of Wang, Wałęga, Cuenca Grau (Seminaïve Materialisation
@@ -50,8 +51,8 @@ _ZERO, _ONE = Fraction(0), Fraction(1)
 class SinceParts:
     """A `since` or `until` in parts.
 
-    `by` shifts points of the right operand while the left one holds, None if the interval is 0 alone; `alone`
-    are the shifts under which points of the right operand count without the left one.
+    `by` shifts points of the right operand while the left one holds, None if the interval is only 0; `alone`
+    has the shifts under which points of the right operand count without the left one.
     """
 
     by: Integers | None
@@ -63,17 +64,17 @@ def split_since(operator: str, interval: Interval, timeline: Timeline) -> SinceP
     """Split a `since` or `until` into parts."""
     diamond = DIAMOND_OF[operator]
     alone: list[Integers | None] = []
-    rest: Interval | None = interval
+    remaining: Interval | None = interval
     if _ZERO in interval:
         alone.append(None)
         is_zero = interval.end == _ZERO
-        rest = None if is_zero else replace(interval, start=_ZERO, start_open=True)
+        remaining = None if is_zero else replace(interval, start=_ZERO, start_open=True)
     if timeline.is_integer and _ONE in interval:
         alone.append(timeline.operator(diamond, Interval(_ONE, _ONE)))
-    if rest is not None and timeline.is_integer:
-        left, right = timeline.ends(rest)
-        rest = rest if left <= right else None
-    by = None if rest is None else timeline.operator(diamond, rest)
+    if remaining is not None and timeline.is_integer:
+        left, right = timeline.ends(remaining)
+        remaining = remaining if left <= right else None
+    by = None if remaining is None else timeline.operator(diamond, remaining)
     return SinceParts(by, tuple(alone), timeline.is_integer)
 
 
@@ -86,11 +87,11 @@ def since_intervals(
     else:
         lists = first.since(second, numbers, others, parts.by, parts.is_integer)
     for by in parts.alone:
-        points, chosen = second, others
+        points, point_numbers = second, others
         if by is not None:
             points = second.take(others).shifted(by)
-            chosen = points.numbers
-        lists = lists.united(points, lists.numbers, chosen)
+            point_numbers = points.numbers
+        lists = lists.united(points, lists.numbers, point_numbers)
     return lists
 
 
@@ -164,7 +165,7 @@ class Shifted:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Since:
-    """`since` or `until`, whose right operand may also count alone: then it has all variables of the left."""
+    """`since` or `until`; if the right operand may count alone, it has all variables of the left one."""
 
     parts: SinceParts
     left: Node
@@ -233,8 +234,10 @@ def compile_metric_rule(
         rule.head.predicate,
         compiler.terms(rule.head),
         bodies,
-        tuple(timeline.operator(name, one) for name, (_, one) in zip(names, moves, strict=True)),
-        tuple(timeline.operator(BACK[name], one) for name, (_, one) in zip(names, moves, strict=True))[::-1],
+        tuple(timeline.operator(name, interval) for name, (_, interval) in zip(names, moves, strict=True)),
+        tuple(
+            timeline.operator(BACK[name], interval) for name, (_, interval) in zip(names, moves, strict=True)
+        )[::-1],
     )
 
 
@@ -249,22 +252,22 @@ class _Compiler:
         )
 
     def bodies(self, literals: Sequence[Literal]) -> Iterator[Body]:
-        """The body, more than once where the right operand of a `since` counts without the left one."""
-        for chosen in _alternatives(literals, self.timeline):
+        """The alternatives of the body: more than one if the right operand of a `since` counts alone."""
+        for alternative in _alternatives(literals, self.timeline):
             numbers = count()
             positive = [
                 self.node(literal, numbers, False)
-                for literal in chosen
+                for literal in alternative
                 if isinstance(literal, Atom | Metric | Throughout)
             ]
             outer = {
-                self.node(metric, numbers, True): _outer_names(literal, chosen)
-                for literal in chosen
+                self.node(metric, numbers, True): _outer_names(literal, alternative)
+                for literal in alternative
                 if isinstance(literal, Negation | MetricNegation)
                 for metric in self.negated(literal)
             }
             tests = [
-                literal for literal in chosen if isinstance(literal, Comparison | Assignment | Condition)
+                literal for literal in alternative if isinstance(literal, Comparison | Assignment | Condition)
             ]
             atoms_by_leaf = {leaf: node for node in (*positive, *outer) for leaf in leaves(node)}
             yield Body(tuple(positive), tuple(outer), tuple(tests), atoms_by_leaf, outer)
@@ -302,22 +305,22 @@ class _Compiler:
         raise AssertionError(metric)
 
     def spread(self, operator: str, interval: Interval) -> Integers:
-        """The diamond that looks where an operator does."""
+        """The diamond that refers to the same times as an operator."""
         diamond = "diamondminus" if operator in PAST else "diamondplus"
         return self.timeline.operator(diamond, interval)
 
 
 def _alternatives(literals: Sequence[Literal], timeline: Timeline) -> Iterator[tuple[Literal, ...]]:
-    """The literals, and with the right operand alone each `since` whose left one has variables of its own."""
+    """The literals, and alternatives in which the right operand of a `since` stands alone."""
     for position, literal in enumerate(literals):
         for alone in _alone(literal, timeline):
-            for rest in _alternatives(literals[position + 1 :], timeline):
-                yield (*literals[:position], alone, *rest)
+            for following in _alternatives(literals[position + 1 :], timeline):
+                yield (*literals[:position], alone, *following)
     yield tuple(literals)
 
 
 def _alone(metric: Literal, timeline: Timeline) -> Iterator[Atom | Metric]:
-    """The right operand of a `since` whose left one has variables of its own, where it counts alone."""
+    """The right operand, if it counts alone, of a `since` with variables that only the left one has."""
     match metric:
         case Metric(operator, interval, (left, right)) if not set(_names(left)) <= set(_names(right)):
             if 0 in interval:
@@ -332,7 +335,7 @@ def _names(metric: Atom | Metric) -> Iterator[Variable]:
 
 
 def _outer_names(literal: Literal, body: Sequence[Literal]) -> frozenset[str]:
-    """The variables of a literal that others of a body have too."""
+    """The variables that a literal shares with others of a body."""
     others = {variable for other in body if other is not literal for variable in literal_variables(other)}
     return frozenset(variable.name for variable in literal_variables(literal) if variable in others)
 
@@ -396,21 +399,21 @@ class Edge:
 
 
 def levels(rules: Sequence[Rule]) -> tuple[tuple[Rule, ...], ...]:
-    """The rules in as few levels as let negated predicates be complete before they are read."""
+    """The rules in the fewest levels such that negated predicates are complete before they are read."""
     level = {rule.head.predicate: 0 for rule in rules}
     is_settled = False
     while not is_settled:
         is_settled = True
         for rule in rules:
-            least = max(
+            lowest = max(
                 (level.get(atom.predicate, -1) + is_negated for atom, is_negated in _atoms(rule)), default=0
             )
-            if least > level[rule.head.predicate]:
-                level[rule.head.predicate] = least
+            if lowest > level[rule.head.predicate]:
+                level[rule.head.predicate] = lowest
                 is_settled = False
-    most = max(level.values(), default=-1)
+    highest = max(level.values(), default=-1)
     return tuple(
-        tuple(rule for rule in rules if level[rule.head.predicate] == number) for number in range(most + 1)
+        tuple(rule for rule in rules if level[rule.head.predicate] == number) for number in range(highest + 1)
     )
 
 
@@ -436,12 +439,12 @@ def _atoms(rule: Rule) -> Iterator[tuple[Atom, bool]]:
 def recursive_predicates(rules: Sequence[Rule]) -> frozenset[str]:
     """The predicates that depend on a cycle, as in Definition 5 of Wang, Wałęga, Cuenca Grau (2022)."""
     graph = dependency_graph(rules)
-    found: set[str] = set()
+    recursive: set[str] = set()
     for component in components(graph):  # each after those it depends on
         is_cycle = len(component) > 1 or component[0] in graph[component[0]]
-        if is_cycle or any(source in found for name in component for source in graph[name]):
-            found.update(component)
-    return frozenset(found)
+        if is_cycle or any(source in recursive for name in component for source in graph[name]):
+            recursive.update(component)
+    return frozenset(recursive)
 
 
 def direction(rules: Iterable[Rule]) -> str | None:
@@ -524,12 +527,12 @@ def time_cycle(rules: Sequence[Rule]) -> tuple[Edge, ...]:
         if component_of.get(edge.source) == component_of[edge.target]:
             inner.setdefault(component_of[edge.target], []).append(edge)
     for component in inner.values():
-        wide = [edge for edge in component if not edge.shift.is_punctual]
-        if wide:
-            return (wide[0],)
-        moving = _inconsistent_edge(component)
-        if moving is not None:
-            return (moving,)
+        not_punctual = [edge for edge in component if not edge.shift.is_punctual]
+        if not_punctual:
+            return (not_punctual[0],)
+        inconsistent = _inconsistent_edge(component)
+        if inconsistent is not None:
+            return (inconsistent,)
     return ()
 
 

@@ -1,4 +1,4 @@
-"""How rules over time are divided among tasks: which argument's owner has each fact, and what is sent.
+"""Partitioning of temporal rules among tasks: by which argument facts are divided, and which are sent.
 
 All facts that an instance of a rule reads must lie at one task. Each rule therefore runs at the owner of one
 of its terms, its *key*: atoms that have the key as an argument are read from a copy of their relation that is
@@ -9,9 +9,9 @@ Every relation has a *home*, the argument by which its facts are divided, or eve
 their home when they are given, and from an outbox when a rule derives them at another task. Rules run in
 phases; before each, the copies are made that its rules read next to homes.
 
-Predicates that depend on each other are derived in one phase, in which nothing is sent. They are read and
-derived at their homes only, so that the rules of a recursion need keys that agree. Where rounds are counted,
-that holds for all that a level of negation derives.
+Predicates that depend on each other are derived in one phase, in which tasks send no facts. They are read and
+derived at their homes only, so that the rules of a recursion need keys that agree. If rounds are counted, the
+same holds for all predicates of a level of negation.
 
 Invariant: between phases, each fact of a home divided by an argument lies at the owner of that argument, and
 nowhere else; those of other homes lie at all tasks.
@@ -20,7 +20,7 @@ nowhere else; those of other homes lie at all tasks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from math import inf
 from typing import Final
@@ -39,6 +39,7 @@ from tidelog.logic.program import (
     Throughout,
 )
 from tidelog.logic.strata import components, dependency_graph
+from tidelog.records import dataclass
 from tidelog.rewrite.localise import EVERYWHERE, NotLocalisable, Place, named, where
 from tidelog.temporal.metric_rules import levels, time_cycle
 from tidelog.temporal.temporal import USUAL, TimeSettings, leads_on
@@ -65,7 +66,7 @@ class DivisionPhase:
     rules: tuple[LocalRule, ...]
     copies: tuple[Source, ...]
     sent: tuple[str, ...]  # predicates with an outbox
-    kept: tuple[str, ...]  # predicates of which every task has derived all, and keeps its part
+    kept: tuple[str, ...]  # predicates that every task derives completely and of which it keeps its part
     dropped: tuple[str, ...]  # copies that no later phase reads
 
 
@@ -82,7 +83,7 @@ class Division:
         return tuple(dict.fromkeys(source for phase in self.phases for source in phase.copies))
 
     def describe(self) -> str:
-        """Describe where relations lie and what is sent, a line for each."""
+        """Describe where relations lie and what is sent, one line each."""
         lines = [f"{name}: at {where(place)}." for name, place in self.homes.items()]
         for phase in self.phases:
             lines += [f"{name}: copied to {where(place)}." for name, place in phase.copies]
@@ -142,9 +143,9 @@ class _Timed:
 class _Group:
     """Rules that run together, and the predicates that are read and derived at home only.
 
-    These are the predicates that the rules both derive and read. Where rounds are counted, they are all that
-    the rules derive: what a rule derives for another task may be known there, so that no task could say
-    whether a round has found something new.
+    These are the predicates that the rules both derive and read. If rounds are counted, they are all
+    predicates that the rules derive: facts derived for another task may be known there, so that no task could
+    determine whether a round has derived new facts.
     """
 
     rules: tuple[_Timed, ...]
@@ -170,14 +171,14 @@ def _groups(program: Program, settings: TimeSettings) -> list[_Group]:
             _Group.of((by_rule[id(rule)] for rule in level), is_counted=True)
             for level in levels(program.timed_rules)
         ]
-    found: list[_Group] = []
+    groups: list[_Group] = []
     for names in components(dependency_graph(program.timed_rules)):
         rules = [each for each in timed if each.head in names]
-        # What does not depend on the recursion is derived before it, by keys of its own.
+        # Rules that do not depend on the recursion run before it, with separate keys.
         first = [each for each in rules if not any(atom.predicate in names for atom in each.atoms)]
         parts = first, [each for each in rules if each not in first]
-        found += [_Group.of(part) for part in parts if part]
-    return found
+        groups += [_Group.of(part) for part in parts if part]
+    return groups
 
 
 def _atoms(rule: Rule) -> Iterator[Atom]:
@@ -194,26 +195,26 @@ def _certain(rule: Rule) -> Iterator[Atom]:
 
 
 def _estimated(program: Program, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Return the sizes of all relations: derived ones are taken to be as large as the largest one read.
+    """Return estimated sizes of all relations: derived ones are as large as the largest one read.
 
-    What has no arguments is one fact.
+    A relation without arguments has one fact.
     """
-    found = {name: 1 + sizes.get(name, 0) for name in program.predicates}
-    found.update((name, 1) for name, each in program.predicates.items() if not each.arity)
+    sizes_of = {name: 1 + sizes.get(name, 0) for name in program.predicates}
+    sizes_of.update((name, 1) for name, each in program.predicates.items() if not each.arity)
     is_settled = False
     while not is_settled:
         is_settled = True
         for rule in program.rules:
-            largest = max((found.get(atom.predicate, 1) for atom in rule.positive), default=1)
-            if rule.head.terms and largest > found[rule.head.predicate]:
-                found[rule.head.predicate] = largest
+            largest = max((sizes_of.get(atom.predicate, 1) for atom in rule.positive), default=1)
+            if rule.head.terms and largest > sizes_of[rule.head.predicate]:
+                sizes_of[rule.head.predicate] = largest
                 is_settled = False
-    return found
+    return sizes_of
 
 
 @dataclass(frozen=True, slots=True)
 class _Reads:
-    """Where a rule reads its atoms, for one key, and what that costs."""
+    """Where a rule reads its atoms for one key, and the cost."""
 
     key: Term | None
     places: tuple[Place, ...]  # of its atoms
@@ -242,15 +243,17 @@ class _Search:
             for rules in _connected(group):
                 options.append(_solutions(rules, group.inner, arities))
         self._rules = [(rule, group.inner) for group in groups for rule in group.rules]
-        found = [self._descended(options, start) for start in (0, 1)]
-        self.homes = min(found, key=self._cost)
+        candidates = [self._descended(options, start) for start in (0, 1)]
+        self.homes = min(candidates, key=self._cost)
 
     def _descended(self, options: Sequence[Sequence[Homes]], start: int) -> dict[str, Place]:
-        """Return homes that no change of a single option makes better."""
+        """Return homes that no change of a single option improves."""
         homes: dict[str, Place] = {}
         for choices in options:
-            last = max(len(choices) - 2, 0)  # not every task: a rule needs a key that divides something
-            homes.update(choices[min(start, last)])
+            last_choice = max(
+                len(choices) - 2, 0
+            )  # not every task: a rule needs a key that divides a relation
+            homes.update(choices[min(start, last_choice)])
         touching = [
             [each for each in self._rules if not choices[0].keys().isdisjoint(_named_in(each[0]))]
             for choices in options
@@ -260,10 +263,10 @@ class _Search:
             is_settled = True
             for choices, rules in zip(options, touching, strict=True):
                 costs = [self._cost({**homes, **choice}, rules, choice) for choice in choices]
-                best = costs.index(min(costs))
-                now = self._cost(homes, rules, choices[0])
-                if costs[best] < now:
-                    homes.update(choices[best])
+                cheapest = costs.index(min(costs))
+                current_cost = self._cost(homes, rules, choices[0])
+                if costs[cheapest] < current_cost:
+                    homes.update(choices[cheapest])
                     is_settled = False
         return homes
 
@@ -273,7 +276,7 @@ class _Search:
         rules: Sequence[tuple[_Timed, frozenset[str]]] | None = None,
         dealt: Iterable[str] | None = None,
     ) -> float:
-        """Estimate how many rows are sent for some rules, and to bring some relations to their homes."""
+        """Estimate the number of rows sent for some rules and to the homes of some relations."""
         rows = sum(
             self.sizes[name] * (self.tasks if homes[name] is EVERYWHERE else 1)
             for name in (homes if dealt is None else dealt)
@@ -284,8 +287,8 @@ class _Search:
     def reads(self, rule: _Timed, inner: frozenset[str], homes: Homes | None = None) -> _Reads:
         """Return the cheapest way in which a rule reads its atoms."""
         homes = self.homes if homes is None else homes
-        found = [self._reads(rule, inner, homes, key) for key in (*rule.keys, None)]
-        return min(found, key=lambda each: each.cost)
+        options = [self._reads(rule, inner, homes, key) for key in (*rule.keys, None)]
+        return min(options, key=lambda each: each.cost)
 
     def _reads(self, rule: _Timed, inner: frozenset[str], homes: Homes, key: Term | None) -> _Reads:
         places: list[Place] = []
@@ -330,19 +333,19 @@ def _connected(group: _Group) -> Iterator[list[_Timed]]:
     """Yield the rules that inner predicates connect, each after one that shares a predicate with it."""
     waiting = [rule for rule in group.rules if _named_in(rule) & group.inner]
     while waiting:
-        found = [waiting.pop(0)]
-        names = _named_in(found[0]) & group.inner
+        connected = [waiting.pop(0)]
+        names = _named_in(connected[0]) & group.inner
         while following := next((rule for rule in waiting if _named_in(rule) & names), None):
             waiting.remove(following)
-            found.append(following)
+            connected.append(following)
             names |= _named_in(following) & group.inner
-        yield found
+        yield connected
 
 
 def _solutions(rules: Sequence[_Timed], inner: frozenset[str], arities: Mapping[str, int]) -> list[Homes]:
-    """Return homes of inner predicates with which rules send nothing to one another, some of them.
+    """Return some of the homes of inner predicates with which rules send no facts to each other.
 
-    Raise NotLocalisable with the first rule whose key agrees with those of the rules before it in no way.
+    Raise NotLocalisable with the first rule whose key cannot agree with those of earlier rules.
     """
     reached = 0
 
@@ -352,24 +355,24 @@ def _solutions(rules: Sequence[_Timed], inner: frozenset[str], arities: Mapping[
         if number == len(rules):
             yield homes
             return
-        for more in _agreeing(rules[number], inner, arities, homes):
-            yield from extended(number + 1, {**homes, **more})
+        for choice in _agreeing(rules[number], inner, arities, homes):
+            yield from extended(number + 1, {**homes, **choice})
 
-    found = list(islice(extended(0, {}), SOLUTIONS))
-    if not found:
+    solutions = list(islice(extended(0, {}), SOLUTIONS))
+    if not solutions:
         rule = rules[reached].rule
         raise NotLocalisable(
             f"{named(rule)} is run over time with rules that depend on each other, or whose "
             "rounds are counted together, and their heads and atoms share no argument",
             rule,
         )
-    return list({tuple(sorted(each.items())): each for each in found}.values())
+    return list({tuple(sorted(each.items())): each for each in solutions}.values())
 
 
 def _agreeing(
     rule: _Timed, inner: frozenset[str], arities: Mapping[str, int], known: Homes
 ) -> Iterator[dict[str, Place]]:
-    """Yield the homes of a rule's inner predicates with which it has a key, besides the known ones."""
+    """Yield the homes of a rule's inner predicates with which it has a key, in addition to `known`."""
     atoms = [atom for atom in (rule.rule.head, *rule.atoms) if atom.predicate in inner]
     for key in (*rule.keys, None):
 
@@ -398,26 +401,26 @@ def _options(atom: Atom, key: Term | None, arity: int, is_head: bool) -> list[Pl
 
 
 def _division(groups: Sequence[_Group], search: _Search) -> Division:
-    """Return the phases, with each copy made before the first one that reads it."""
+    """Return the phases; each copy is made before the first one that reads it."""
     homes = search.homes
-    made: dict[Source, int] = {}  # and the last phase that reads it
+    last_reader: dict[Source, int] = {}  # the last phase that reads each copy
     parts: list[tuple[list[LocalRule], list[Source], list[str], list[str]]] = []
     for number, group in enumerate(groups):
         rules: list[LocalRule] = []
         copies: list[Source] = []
         sent: list[str] = []
         kept: list[str] = []
-        for each in group.rules:
-            reads = search.reads(each, group.inner)
+        for timed in group.rules:
+            reads = search.reads(timed, group.inner)
             assert reads.cost < inf, "there are keys with which a rule reads what it needs"
-            sources = [(atom.predicate, place) for atom, place in zip(each.atoms, reads.places, strict=True)]
+            sources = [(atom.predicate, place) for atom, place in zip(timed.atoms, reads.places, strict=True)]
             for source in sources:
                 if source[1] != homes[source[0]]:
-                    if source not in made:
+                    if source not in last_reader:
                         copies.append(source)
-                    made[source] = number
+                    last_reader[source] = number
             is_replicated = reads.key is None
-            head = each.head
+            head = timed.head
             if reads.is_sent:
                 sent.append(head)
                 head = outbox(head)
@@ -425,12 +428,12 @@ def _division(groups: Sequence[_Group], search: _Search) -> Division:
                 kept.append(head)
                 head = own_outbox(head)
             rules.append(
-                LocalRule(_local(each.rule, head, sources, homes), each.rule, each.number, is_replicated)
+                LocalRule(_local(timed.rule, head, sources, homes), timed.rule, timed.number, is_replicated)
             )
         parts.append((rules, copies, list(dict.fromkeys(sent)), list(dict.fromkeys(kept))))
     phases = []
     for number, (rules, copies, sent, kept) in enumerate(parts):
-        dropped = tuple(copy_name(source, homes) for source, last in made.items() if last == number)
+        dropped = tuple(copy_name(source, homes) for source, last in last_reader.items() if last == number)
         phases.append(DivisionPhase(tuple(rules), tuple(copies), tuple(sent), tuple(kept), dropped))
     return Division(homes, tuple(phases))
 
@@ -469,15 +472,15 @@ def _local(rule: Rule, head: str, sources: Sequence[Source], homes: Homes) -> Ru
             case Atom() | Metric():
                 return over(literal, positive)
             case Negation(atom):
-                made = over(atom, negated)
-                assert isinstance(made, Atom)
-                return Negation(made)
+                renamed = over(atom, negated)
+                assert isinstance(renamed, Atom)
+                return Negation(renamed)
             case MetricNegation(metric):
-                made = over(metric, negated)
-                assert isinstance(made, Metric)
-                return MetricNegation(made)
+                renamed = over(metric, negated)
+                assert isinstance(renamed, Metric)
+                return MetricNegation(renamed)
             case Throughout():
-                raise AssertionError("only queries say when")
+                raise AssertionError("only queries have times")
         return literal
 
     body = tuple(map(literal_over, rule.body))

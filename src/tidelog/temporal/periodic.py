@@ -1,13 +1,13 @@
-"""Derivation without end, until facts repeat; and time that advances, so that streams take bounded memory.
+"""Unbounded derivation until facts repeat; advancing time, so that streams need bounded memory.
 
 Wałęga, Zawidzki, Wang, Cuenca Grau: Materialisation-Based Reasoning in DatalogMTL with Bounded Intervals,
 AAAI 2023, with windows of twice the reach of the rules: facts are derived within a horizon that grows, until
 they repeat beyond it.
 
-Why that is right: let all facts between two ends be derived, and let two windows behind all ends of explicit
-facts hold the same, a period apart. Every window of the rules' reach in the unfolding then is, moved by
-periods, one in which the rules derive nothing new: the unfolding is a model. And what is derived from the
-first window is, a period later, derived from the second: the model is the least one.
+Correctness: let all facts between two ends be derived, and let two windows behind all ends of explicit facts,
+a period apart, hold the same facts. Then every window of the rules' reach in the unfolding is, shifted by
+periods, one in which the rules derive nothing new: the unfolding is a model. Facts derived from the first
+window are derived a period later from the second: the model is the least one.
 
 Invariant: the tables hold the least model of the rules within the horizon, explicit facts beyond it included.
 """
@@ -15,7 +15,7 @@ Invariant: the tables hold the least model of the rules within the horizon, expl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fractions import Fraction
 from functools import partial
 
@@ -29,6 +29,7 @@ from tidelog.logic.intervals import Interval, write_point
 from tidelog.logic.program import Assignment, Program, Query, Rule, Throughout
 from tidelog.maintenance.maintainer import NetChange
 from tidelog.plan.algebra import Part
+from tidelog.records import dataclass
 from tidelog.temporal.horizon import (
     Folding,
     Horizon,
@@ -66,7 +67,7 @@ TRIED = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Repetition:
-    """From a left end on all facts repeat, by a number of units; nothing changes there if it is constant."""
+    """All facts repeat from a left end on, by a number of units; if constant, no fact changes there."""
 
     first: int
     period: int
@@ -106,20 +107,23 @@ class RepetitionSearch:
         rarest: Integers | None = None
         for part in self.parts:
             owners, left, right = part.within(self.behind, last).rows()
-            for ends, high in ((left, last), (right, last - 1)):  # what ends with the window may go on
-                is_seen = (ends > self.behind) & (ends <= high)
-                counts = np.bincount(owners[is_seen], minlength=1)
-                chosen = np.unique(owners[is_seen & (ends > last - self.window)])
-                if len(chosen):
-                    owner = chosen[np.argmin(counts[chosen])]
+            for ends, high in (
+                (left, last),
+                (right, last - 1),
+            ):  # intervals that end with the window may continue
+                is_inside = (ends > self.behind) & (ends <= high)
+                counts = np.bincount(owners[is_inside], minlength=1)
+                candidates = np.unique(owners[is_inside & (ends > last - self.window)])
+                if len(candidates):
+                    owner = candidates[np.argmin(counts[candidates])]
                     if rarest is None or counts[owner] < len(rarest):
-                        rarest = ends[is_seen & (owners == owner)]
+                        rarest = ends[is_inside & (owners == owner)]
         if rarest is None:
             return []
         return [int(period) for period in rarest[-1] - rarest[-2::-1] if period % self.unit == 0]
 
     def _is_repeated(self, last: int, period: int) -> bool:
-        """Whether the last window and the one a period before hold the same."""
+        """Whether the last window and the one a period before hold the same facts."""
         low = last - self.window
         return all(
             _is_same(part.within(low, last), shifted(part.within(low - period, last - period), period))
@@ -130,17 +134,17 @@ class RepetitionSearch:
         """The left end from which on everything repeats."""
         high = self.since - 1
         for part in self.parts:
-            now = part.within(self.since, last - period)
-            then = shifted(part.within(self.since + period, last), -period)
+            earlier = part.within(self.since, last - period)
+            later = shifted(part.within(self.since + period, last), -period)
             every = part.numbers
-            for odd in (now.without(then, every, every), then.without(now, every, every)):
-                if odd.size:
-                    high = max(high, odd.bounds[1])
+            for difference in (earlier.without(later, every, every), later.without(earlier, every, every)):
+                if difference.size:
+                    high = max(high, difference.bounds[1])
         return high + 1
 
 
 def _is_same(first: IntervalLists, second: IntervalLists) -> bool:
-    return all(np.array_equal(one, other) for one, other in zip(first.rows(), second.rows(), strict=True))
+    return all(np.array_equal(left, right) for left, right in zip(first.rows(), second.rows(), strict=True))
 
 
 def finite_ends(parts: Iterable[IntervalLists]) -> tuple[int, int] | None:
@@ -167,7 +171,7 @@ def reason_against(program: Program) -> str | None:
 
 
 def window_of(program: Program) -> Fraction:
-    """The length for which two windows must agree: twice as far as rules look back or ahead."""
+    """The length for which two windows must agree: twice the distance that rules look back or ahead."""
     return 2 * max(_reach(program.timed_rules, program))
 
 
@@ -222,13 +226,10 @@ class Periodic:
         check: Callable[[], None],
         accept: Callable[[], None],
     ) -> tuple[NetChange, int]:
-        """Apply a transaction; return its net change, and how many intervals more there are.
-
-        The periods are found again.
-        """
+        """Apply a transaction and find new periods; return the net change and the number of new intervals."""
         before, after = programs
         self._cover(update, before, check)
-        known = self.program, self.horizon, self.periods
+        previous = self.program, self.horizon, self.periods
         self.program = after
 
         def settle(compiled: Sequence[CompiledMetricRule], journal: IntervalJournal) -> bool:
@@ -244,11 +245,11 @@ class Periodic:
             net = transaction.execute(update, static, before, after, accept)
             return net, transaction.journal.grown(self.store.tables.values())
         except BaseException:
-            self.program, self.horizon, self.periods = known
+            self.program, self.horizon, self.periods = previous
             raise
 
     def _folding(self) -> Folding:
-        """How facts repeat; where nothing was cut off, nothing changes beyond the horizon."""
+        """How facts repeat; on a side where no points were cut off, no fact changes beyond the horizon."""
         assert self.periods is not None and self.horizon is not None
         timeline, way = self.store.timeline, self._way
         left, right = self.periods.left, self.periods.right
@@ -261,22 +262,22 @@ class Periodic:
         return Periods(left, right).on(timeline)
 
     def _net(self, former: Folding, journal: IntervalJournal) -> NetChange:
-        """The net change of all facts, without end; `former` is how they repeated."""
-        now = self._folding()
+        """The net change of all facts, with unbounded repetition; `former` is how they repeated."""
+        current = self._folding()
         removed: dict[str, Rows] = {}
         added: dict[str, Rows] = {}
         for name in sorted(self.program.timed):
             table = self.store.tables[name]
             recorded = journal.before(table)
-            numbers = recorded.numbers if former == now else np.arange(table.facts.rows)
+            numbers = recorded.numbers if former == current else np.arange(table.facts.rows)
             after, positions = table.lists.take(numbers), recorded.positions(numbers)
-            others = IntervalLists(
+            unchanged = IntervalLists(
                 after.first, np.where(positions < 0, after.count, 0), after.left, after.right
             )
-            before = others.united(recorded.lists, others.numbers, positions)
-            found = differences((before, former), (after, now))
-            is_periodic = any(every.any() for *_, every in found)
-            for (owners, left, right, every), side in zip(found, (removed, added), strict=True):
+            before = unchanged.united(recorded.lists, unchanged.numbers, positions)
+            changes = differences((before, former), (after, current))
+            is_periodic = any(every.any() for *_, every in changes)
+            for (owners, left, right, every), side in zip(changes, (removed, added), strict=True):
                 if len(owners):
                     columns = tuple(table.facts.columns[:, numbers[owners]])
                     times = RowTimes(self.store.timeline, left, right)
@@ -319,7 +320,7 @@ class Periodic:
         return replace(before, horizon=self.cutting(), periods=self.periods)
 
     def cutting(self) -> Horizon:
-        """The horizon on the present timeline; nothing is cut off on the side that truth comes from."""
+        """The horizon on the present timeline; no points are cut off on the side that truth comes from."""
         assert self.horizon is not None
         self.store.refine([self.horizon])
         return Horizon(self.horizon, self._way, self.store.timeline)
@@ -330,10 +331,10 @@ class Periodic:
 
     def _data(self) -> tuple[Fraction, Fraction]:
         """The times between which the ends of explicit facts lie."""
-        found = finite_ends(table.lists for table in self.store.explicit.values())
-        if found is None:
+        ends = finite_ends(table.lists for table in self.store.explicit.values())
+        if ends is None:
             return Fraction(0), Fraction(0)
-        return self.store.timeline.around(*found)
+        return self.store.timeline.around(*ends)
 
     def _around_data(self) -> Interval:
         first, last = self._data()
@@ -372,9 +373,9 @@ class Periodic:
         search = RepetitionSearch(parts, last + 1, first, timeline.span(window_of(self.program)), self._unit)
         for part in TRIED[: 1 if self._way else None]:
             end = last + int((high - last) * part) // 2 * 2
-            found = search.find(end)
-            if found is not None:
-                return self._repeat(found, is_left)
+            repetition = search.find(end)
+            if repetition is not None:
+                return self._repeat(repetition, is_left)
         return None
 
     @property
@@ -382,10 +383,10 @@ class Periodic:
         """The smallest period."""
         return 1 if self.store.timeline.is_integer else 2
 
-    def _repeat(self, found: Repetition, is_left: bool) -> Repeat:
+    def _repeat(self, repetition: Repetition, is_left: bool) -> Repeat:
         timeline = self.store.timeline
-        ends = (-INFINITY, -found.first) if is_left else (found.first, INFINITY)
-        return Repeat(timeline.decode(*ends), timeline.duration(found.period), found.is_constant)
+        ends = (-INFINITY, -repetition.first) if is_left else (repetition.first, INFINITY)
+        return Repeat(timeline.decode(*ends), timeline.duration(repetition.period), repetition.is_constant)
 
 
 def reach_of(query: Query, program: Program) -> tuple[Fraction, Fraction]:
@@ -433,35 +434,35 @@ class UnfoldedSource:
         return self.store.changed(leaf)
 
 
-# Time that advances. When it advances to T, everything before T is final: facts are inserted and deleted at T
+# Advancing time. When it advances to T, all facts before T are final: facts are inserted and deleted at T
 # or later only. If no rule looks ahead, facts at T or later follow from points at T or later, and from final
 # ones that rules look back at. Derived facts are stored as explicit ones are, so that a predicate is needed
 # only as far back as a rule that reads it looks in one step.
 #
-# Invariant: every table holds, from T less how far rules look back at its predicate, what it would hold had
-# nothing been forgotten.
+# Invariant: every table holds, from T less the distance that rules look back at its predicate, the facts that
+# it would hold if none had been forgotten.
 
-# Facts are forgotten when there are GROWTH times as many as were left the last time, and SWEPT_FROM more.
+# Facts are forgotten when there are GROWTH times as many as remained the last time, and SWEPT_FROM more.
 GROWTH, SWEPT_FROM = 2, 4096
 
 
 def looked_back(program: Program) -> Mapping[str, Fraction | None]:
-    """Return how far back rules read each predicate; None if unbounded, for predicates without times only.
+    """Return how far back rules read each predicate; None if unbounded, which only untimed predicates allow.
 
-    Raises ProgramError if a rule looks ahead, or back without bound at temporal facts.
+    Raise ProgramError if a rule looks ahead, or back without bound at temporal facts.
     """
-    found: dict[str, Fraction | None] = {}
+    distances: dict[str, Fraction | None] = {}
     faults: list[Diagnostic] = []
     for edge in edges(program.timed_rules):
         fault = _fault(edge, program)
         if fault is not None:
             faults.append(fault)
-        before = found.get(edge.source, Fraction(0))
+        distance = distances.get(edge.source, Fraction(0))
         high = edge.shift.high
-        found[edge.source] = None if before is None or high is None else max(before, high)
+        distances[edge.source] = None if distance is None or high is None else max(distance, high)
     if faults:
         raise ProgramError(faults)
-    return found
+    return distances
 
 
 def _fault(edge: Edge, program: Program) -> Diagnostic | None:
@@ -486,7 +487,7 @@ class RetentionWindow:
     """
 
     window: Interval | None = None
-    time: Fraction | None = None  # before which everything is final; None if time has not advanced
+    time: Fraction | None = None  # facts before it are final; None if time has not advanced
     is_calendar: bool = False  # the time was given as a dateTime
     kept: Mapping[str, Fraction | None] = field(default_factory=dict)
     weight: int = 0  # of all tables when facts were forgotten last
@@ -505,12 +506,12 @@ class RetentionWindow:
         return "the beginning" if self.time is None else write_point(self.time, self.is_calendar)
 
     def _moved(self, to: Fraction, is_calendar: bool) -> Interval | None:
-        """The horizon, from this time on: its end moves as far as its beginning."""
+        """The horizon from this time on: its end moves as far as its beginning."""
         window = self.window
         if window is None:
             return None
-        by = Fraction(0) if window.start is None else max(to - window.start, Fraction(0))
-        end = None if window.end is None else window.end + by
+        distance = Fraction(0) if window.start is None else max(to - window.start, Fraction(0))
+        end = None if window.end is None else window.end + distance
         if end is not None and end < to:
             message = (
                 f"the horizon has no beginning, and ends at {write_point(end, is_calendar)}: that is before"
@@ -539,7 +540,7 @@ class RetentionWindow:
         self.weight = sum(table.weight for table in tables)
 
     def _retained_from(self, name: str, timeline: Timeline) -> int:
-        """The left end from which on the facts of a predicate are retained."""
+        """The left end from which the facts of a predicate are retained."""
         back = self.kept.get(name, Fraction(0))
         if back is None or self.time is None:
             return -INFINITY
@@ -567,7 +568,7 @@ class RetentionWindow:
 def derive_on(
     horizon: Horizon | None, later: Horizon | None, store: TimedStore, check: Callable[[], None]
 ) -> DeriveMore:
-    """The function that derives, once time has advanced, what the horizon before had cut off."""
+    """Return the function that derives the facts that the former horizon cut off, once time has advanced."""
 
     def derive_more(rules: Sequence[CompiledMetricRule], journal: IntervalJournal) -> bool:
         if horizon is None or later is None or not horizon.is_cut:

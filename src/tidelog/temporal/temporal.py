@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -31,12 +31,13 @@ from tidelog.logic.program import (
 from tidelog.logic.strata import entangled
 from tidelog.logic.type_inference import LazySchema
 from tidelog.maintenance.maintainer import NetChange
+from tidelog.plan.inconsistency import describe_timed_violations
+from tidelog.records import dataclass
 from tidelog.temporal.body_evaluation import (
     BodyEvaluation,
     ExpressionEvaluator,
     IntervalSource,
     find_violations,
-    report_violations,
 )
 from tidelog.temporal.horizon import Horizon, Periods, TimedOutcome
 from tidelog.temporal.interval_bindings import IntervalBindings
@@ -370,7 +371,7 @@ class Temporal:
         times = self.store.tables[BOTTOM].rows()[2]
         if len(times) and times.max() >= self._first:
             violations = find_violations(program, self.store, self._first)
-            raise Inconsistent(report_violations(violations, program))
+            raise Inconsistent(describe_timed_violations(violations, program))
 
     @property
     def _first(self) -> int:

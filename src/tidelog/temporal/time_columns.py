@@ -1,6 +1,6 @@
 """Times in data: columns of intervals, or of starts and ends, read as integers; the types of such columns.
 
-The type of bounds follows from the program and from what it is given, never from the rows. Derived facts have
+The type of bounds depends on the program and the types of its data, never on the rows. Derived facts have
 bounds that are sums of explicit bounds and of lengths in rules.
 """
 
@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from tidelog.data.arrow import pc
 from tidelog.data.columns import Batch, with_bounds
 from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.errors.codes import NOT_A_TIME, WRONG_WIDTH
@@ -110,12 +110,12 @@ def _table(data: object) -> Any | None:
 
 
 def _split_table(table: Any, arity: int | None, is_integer: bool) -> tuple[object, RowTimes] | None:
-    chosen = time_columns(table.column_names, arity)
-    if not chosen:
+    names = time_columns(table.column_names, arity)
+    if not names:
         return None
-    columns = [validated(table.column(name), name, SHOWN) for name in chosen]
-    times = read_times(columns, tuple(chosen), is_integer)
-    return table.drop_columns(chosen), times
+    columns = [validated(table.column(name), name, SHOWN) for name in names]
+    times = read_times(columns, tuple(names), is_integer)
+    return table.drop_columns(names), times
 
 
 def time_columns(names: Sequence[str], arity: int | None) -> list[str]:
@@ -125,8 +125,8 @@ def time_columns(names: Sequence[str], arity: int | None) -> list[str]:
     if INTERVAL in names:
         return [INTERVAL]
     if {"start", "end"} <= set(names) or {"start", DURATION} <= set(names):
-        chosen = [name for name in (*BOUNDS[:2], DURATION, *BOUNDS[2:]) if name in names]
-        return [name for name in chosen if name != DURATION or "end" not in names]
+        present = [name for name in (*BOUNDS[:2], DURATION, *BOUNDS[2:]) if name in names]
+        return [name for name in present if name != DURATION or "end" not in names]
     return []
 
 
@@ -138,8 +138,8 @@ def split_batch(batch: Batch, names: tuple[str, ...], is_integer: bool) -> tuple
 
 
 def read_times(arrays: Sequence[Any], names: Sequence[str], is_integer: bool) -> RowTimes:
-    """Read times from columns: one of intervals or of points; start and end, or start and duration; two more
-    say whether the bounds are left out.
+    """Read times from columns: intervals, points, start and end, or start and duration; two more columns are
+    whether the bounds are open.
     """
     arrays = [one.combine_chunks() if isinstance(one, pa.ChunkedArray) else one for one in arrays]
     if len(arrays) == 1 and names[0] == START:
@@ -172,8 +172,8 @@ def _added(start: _Points, length: _Points) -> _Points:
     is_infinite = (np.abs(points) >= INFINITY) | (lengths >= INFINITY)
     factors = scale // start[1], scale // length[1]
     parts = zip((points, lengths), factors, strict=True)
-    most = sum(float(np.abs(part[~is_infinite]).max(initial=0)) * factor for part, factor in parts)
-    if most > LIMIT:
+    largest = sum(float(np.abs(part[~is_infinite]).max(initial=0)) * factor for part, factor in parts)
+    if largest > LIMIT:
         raise DataError(Diagnostic(NOT_A_TIME, OUT_OF_RANGE))
     ends = np.where(is_infinite, 0, points) * factors[0] + np.where(is_infinite, 0, lengths) * factors[1]
     return np.where(is_infinite, INFINITY, ends), scale, start[2]
@@ -212,13 +212,17 @@ def _points(array: Any) -> _Points:
         divisor = int(np.gcd.reduce(np.append(units, _UNITS[kind.unit])))
         return units // divisor, _UNITS[kind.unit] // divisor, True
     encoded = pc.dictionary_encode(array.cast(pa.large_string()))
-    read = [_point(text) for text in encoded.dictionary.to_pylist()]
-    finite = [point for point, _ in read if isinstance(point, Fraction)]
+    parsed = [_point(text) for text in encoded.dictionary.to_pylist()]
+    finite = [point for point, _ in parsed if isinstance(point, Fraction)]
     scale = lcm(*(point.denominator for point in finite)) if finite else 1
-    numbers = [point if isinstance(point, int) else int(point * scale) for point, _ in read]
+    numbers = [point if isinstance(point, int) else int(point * scale) for point, _ in parsed]
     if any(abs(number) > LIMIT and abs(number) != INFINITY for number in numbers):
         raise DataError(Diagnostic(NOT_A_TIME, OUT_OF_RANGE))
-    return np.array(numbers, np.int64)[np.asarray(encoded.indices)], scale, any(moment for _, moment in read)
+    return (
+        np.array(numbers, np.int64)[np.asarray(encoded.indices)],
+        scale,
+        any(moment for _, moment in parsed),
+    )
 
 
 def _point(text: str) -> tuple[Fraction | int, bool]:
@@ -232,12 +236,12 @@ def _point(text: str) -> tuple[Fraction | int, bool]:
 
 
 def _ends(points: _Points, scale: int, opened: Any, inwards: int, timeline: Timeline) -> Integers:
-    numbers, own, _ = points
+    numbers, own_scale, _ = points
     is_infinite = np.abs(numbers) >= INFINITY
-    scaled = np.where(is_infinite, 0, numbers) * (scale // own)
+    scaled = np.where(is_infinite, 0, numbers) * (scale // own_scale)
     if timeline.is_integer:
-        whole = -(-scaled // scale) if inwards == 1 else scaled // scale
-        ends = whole + inwards * (opened & (whole * scale == scaled))
+        rounded = -(-scaled // scale) if inwards == 1 else scaled // scale
+        ends = rounded + inwards * (opened & (rounded * scale == scaled))
     else:
         ends = 2 * scaled + inwards * opened
     return np.where(is_infinite, numbers, ends)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from tidelog.logic.intervals import Interval
 from tidelog.logic.program import Program
 from tidelog.logic.type_inference import LazySchema
 from tidelog.maintenance.maintainer import NetChange
+from tidelog.records import dataclass
 from tidelog.temporal.horizon import Horizon
 from tidelog.temporal.interval_dred import IntervalMaintenance
 from tidelog.temporal.interval_kernels import INFINITY
@@ -37,7 +38,7 @@ from tidelog.temporal.timed_store import IntervalBuffer, IntervalDelta, Interval
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowTimes:
-    """Ends of intervals, one for each row, on a timeline of their own."""
+    """Ends of intervals, one for each row, with their timeline."""
 
     timeline: Timeline
     left: Integers
@@ -57,7 +58,7 @@ def times_of(intervals: Sequence[Interval], is_integer: bool) -> RowTimes:
 
 
 class TimedRows(Rows):
-    """Rows of ids that hold in intervals; if some repeat, with the period of each: 0 for the others."""
+    """Rows of ids that hold in intervals; if some repeat, with the period of each row, 0 for the others."""
 
     times: RowTimes | None
     every: Integers | None
@@ -66,16 +67,16 @@ class TimedRows(Rows):
         cls, columns: Columns, count: int, times: RowTimes | None = None, every: Integers | None = None
     ) -> TimedRows:
         """Return the rows with their times."""
-        made = super().__new__(cls, columns, count)
-        made.times, made.every = times, every
-        return made
+        rows = super().__new__(cls, columns, count)
+        rows.times, rows.every = times, every
+        return rows
 
 
 @dataclass(slots=True)
 class TimedUpdate:
-    """Facts with times to delete and to insert; if it is strict, deleting what is not explicit is an error.
+    """Facts with times to delete and to insert; if strict, deleting points that are not explicit is an error.
 
-    Mutable: it grows. After `TimedUpdateNormaliser.normalise`, all points to delete are explicit.
+    Mutable: facts are added. After `TimedUpdateNormaliser.normalise`, all points to delete are explicit.
     """
 
     is_strict: bool = True
@@ -95,14 +96,14 @@ class TimedUpdate:
             yield rows.times.timeline
 
 
-# Derives more facts after maintenance; returns whether it did anything.
+# Derives more facts after maintenance; returns whether it derived any.
 DeriveMore = Callable[[Sequence[CompiledMetricRule], IntervalJournal], bool]
 # The net change of all tables, which hold only a part of their facts.
 Compare = Callable[[IntervalJournal], NetChange]
 
 
 class TimedTransaction:
-    """One transaction on a store: all of it, or nothing of it and an error."""
+    """One atomic transaction on a store."""
 
     def __init__(
         self,
@@ -275,11 +276,11 @@ EXPLICIT = int(Flag.EXPLICIT)
 
 @dataclass(frozen=True, slots=True)
 class TimedUpdateNormaliser:
-    """Reduces updates to points that are explicit; what lies before the left end `final` is final.
+    """Reduces updates to points that are explicit; points before the left end `final` are final.
 
     Explicit facts without times are stored in the engine, those with times in the store. A fact without times
-    is a set of points too, all of them: where part of one is deleted, it is deleted from the engine, and the
-    rest is added to the store.
+    is the set of all points: if part of it is deleted, it is deleted from the engine, and the remaining
+    points are added to the store.
     """
 
     store: TimedStore
@@ -288,7 +289,7 @@ class TimedUpdateNormaliser:
     def normalise(
         self, update: TimedUpdate, untimed: Mapping[str, Rows]
     ) -> tuple[dict[str, Rows], list[Diagnostic]]:
-        """Reduce an update to points that are explicit in the store, and add what is left of other facts.
+        """Reduce an update to points that are explicit in the store; add remaining points of other facts.
 
         `untimed` are facts to delete that were named without times, and are explicit at some time. Return
         the facts to delete from the engine, and diagnostics for points that are not explicit.
@@ -334,12 +335,12 @@ class TimedUpdateNormaliser:
         for name, rows in update.removed:
             assert rows.times is not None
             parts.setdefault(name, []).append((_table(rows), *rows.times.on(self.store.timeline)))
-        for name, some in untimed.items():
-            ends = np.full(some.count, INFINITY)
-            parts.setdefault(name, []).append((_table(some), -ends, ends))
+        for name, group in untimed.items():
+            ends = np.full(group.count, INFINITY)
+            parts.setdefault(name, []).append((_table(group), -ends, ends))
         for name in sorted(update.replaced & self.store.explicit.keys()):
             parts.setdefault(name, []).append(self.store.explicit[name].rows())
-        return {name: self._grouped(some) for name, some in parts.items()}
+        return {name: self._grouped(group) for name, group in parts.items()}
 
     def _grouped(
         self, parts: Iterable[tuple[IdColumns, Integers, Integers]]
@@ -362,8 +363,8 @@ class TimedUpdateNormaliser:
         engine, count = self.store.engine, facts.shape[1]
         if name not in engine.storage.relations():
             return np.zeros(count, bool)
-        found: Truths = (engine.storage.row_flags(name, list(facts), count) & EXPLICIT) != 0
-        return found
+        is_explicit: Truths = (engine.storage.row_flags(name, list(facts), count) & EXPLICIT) != 0
+        return is_explicit
 
     def _rows(self, name: str, facts: IdColumns, lists: IntervalLists) -> tuple[str, TimedRows]:
         owners, left, right = lists.rows()
@@ -378,17 +379,17 @@ class TimedUpdateNormaliser:
         for name, rows in (*update.removed, *update.added):
             assert rows.times is not None
             left, right = rows.times.on(self.store.timeline)
-            late = np.flatnonzero(left < self.final)
-            if len(late):
-                texts = self._texts(name, _table(rows)[:, late], left[late], right[late])
+            final_rows = np.flatnonzero(left < self.final)
+            if len(final_rows):
+                texts = self._texts(name, _table(rows)[:, final_rows], left[final_rows], right[final_rows])
                 point = self.store.timeline.decode(self.final, INFINITY)
-                now = point.write(point.start, "")
-                message = f"{texts}: what was before {now} is final, as time has advanced to it"
+                time = point.write(point.start, "")
+                message = f"{texts}: what was before {time} is final, as time has advanced to it"
                 faults.append(Diagnostic(FINAL_TIME, message, help=IGNORE_MISSING))
         return faults
 
     def _texts(self, name: str, columns: IdColumns, left: Integers, right: Integers) -> str:
-        """The first of some facts with times, as text."""
+        """The first few facts with their times, as text."""
         decode, values = self.store.timeline.decode, self.store.engine.storage.dictionary.decode
         texts = []
         for number in range(min(SHOWN, len(left))):
@@ -418,7 +419,7 @@ class GivenBefore:
 
 
 def given_before(store: TimedStore, update: TimedUpdate) -> dict[str, GivenBefore]:
-    """What a transaction touches of what is given, by predicate; that costs what it touches."""
+    """The explicit facts that a transaction changes, by predicate; the cost is that of the changes."""
     changes = (*update.removed, *update.added)
     names = dict.fromkeys((*(name for name, _ in changes), *update.replaced))
     return {
@@ -451,12 +452,13 @@ def restore_given(store: TimedStore, before: Mapping[str, GivenBefore]) -> None:
     for name, table in store.explicit.items():
         columns, left, right = table.rows()
         if name in before:
-            was = before[name]
-            others = was.modified.find(columns, len(left)) < 0
-            ends = was.times.on(store.timeline)
-            columns = np.hstack([columns[:, others], was.columns])
+            former = before[name]
+            is_unchanged = former.modified.find(columns, len(left)) < 0
+            ends = former.times.on(store.timeline)
+            columns = np.hstack([columns[:, is_unchanged], former.columns])
             left, right = (
-                np.concatenate(ends) for ends in ((left[others], ends[0]), (right[others], ends[1]))
+                np.concatenate(ends)
+                for ends in ((left[is_unchanged], ends[0]), (right[is_unchanged], ends[1]))
             )
         restored[name] = TimedTable.of(name, tuple(columns), left, right)
     store.explicit = restored

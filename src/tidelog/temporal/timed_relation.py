@@ -1,4 +1,4 @@
-"""Relations over time: rows with the interval at which each holds; some repeat without end, with a period."""
+"""Temporal relations: rows with the interval at which each holds; some repeat forever with a period."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidelog.data import decode
+from tidelog.data.arrow import pc
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.relation import Relation, TextTable
 from tidelog.data.rows import Ids
@@ -83,9 +83,9 @@ class TimedRelation(Relation):
 
     def _taken(self, positions: Integers) -> TimedRelation:
         """The rows at these positions, in their order."""
-        taken = self._at(positions)
-        taken.__dict__["_order"] = np.arange(len(positions))
-        return taken
+        relation = self._at(positions)
+        relation.__dict__["_order"] = np.arange(len(positions))
+        return relation
 
     def _at(self, positions: Integers) -> TimedRelation:
         return TimedRelation(*self._parts(positions))
@@ -112,9 +112,9 @@ class TimedRelation(Relation):
             yield (*row, self.timeline.decode(low, high))
 
     def __contains__(self, row: object) -> bool:
-        """Whether a row of Python values, the interval last, is in the relation; or holds in a longer one.
+        """Whether a row of Python values, the interval last, holds in the relation, perhaps for longer.
 
-        The interval is one, or a text such as `[0, 5]`.
+        The interval may be given as a text such as `[0, 5]`.
         """
         if not isinstance(row, tuple) or len(row) != len(self.arguments) + 1:
             return False
@@ -122,12 +122,12 @@ class TimedRelation(Relation):
         finer = self.timeline.refined([interval])
         lefts, rights = self.left.copy(), self.right.copy()
         self.timeline.rescale(lefts, rights, finer.scale // self.timeline.scale)
-        found = self._cover(lefts, rights, *finer.ends(interval), finer)
+        matches = self._cover(lefts, rights, *finer.ends(interval), finer)
         with self._dictionary.lock:
             ids = self._dictionary.encode_objects(row[:-1])
         for column, identity in zip(self._columns, ids, strict=True):
-            found &= column == identity
-        return bool(found.any())
+            matches &= column == identity
+        return bool(matches.any())
 
     def _cover(self, lefts: Integers, rights: Integers, left: int, right: int, timeline: Timeline) -> Truths:
         """Which intervals, with ends on a timeline, hold another one."""
@@ -190,9 +190,9 @@ class TimedRelation(Relation):
         distinct, numbers = np.unique(ends, return_inverse=True)
         if sign < 0:
             intervals = [self.timeline.decode(end, INFINITY) for end in distinct.tolist()]
-            return [one.write(one.start, "-inf") for one in intervals], numbers
+            return [interval.write(interval.start, "-inf") for interval in intervals], numbers
         intervals = [self.timeline.decode(-INFINITY, end) for end in distinct.tolist()]
-        return [one.write(one.end, "inf") for one in intervals], numbers
+        return [interval.write(interval.end, "inf") for interval in intervals], numbers
 
     def to_texts(self, form: str = "plain") -> TextTable:
         """The rows as texts, the interval last."""
@@ -258,19 +258,21 @@ class PeriodicRelation(TimedRelation):
         spans = [SHOWN_PERIODS * int(np.abs(self.every).max())] * 2
         for side, (time, ends, sign) in enumerate(((start, self.right, -1), (end, self.left, 1))):
             if time is not None:
-                far = sign * (self.timeline.span(time) - sign * int((sign * ends[self.every != 0]).min()))
-                spans[side] = max(far, 0)
+                distance = sign * (
+                    self.timeline.span(time) - sign * int((sign * ends[self.every != 0]).min())
+                )
+                spans[side] = max(distance, 0)
         span = np.where(self.every > 0, spans[1], spans[0])
         times = 1 + np.where(self.every == 0, 0, span // np.maximum(np.abs(self.every), 1))
         rows = np.repeat(np.arange(len(times)), times)
         number = np.arange(len(rows)) - np.repeat(np.cumsum(times) - times, times)
-        by = number * self.every[rows]
+        offsets = number * self.every[rows]
         return TimedRelation(
             self.name,
             self.arguments,
             tuple(column[rows] for column in self._columns),
-            self.left[rows] + by,
-            self.right[rows] + by,
+            self.left[rows] + offsets,
+            self.right[rows] + offsets,
             self._dictionary,
             self.timeline,
             self.time,
@@ -278,11 +280,11 @@ class PeriodicRelation(TimedRelation):
         )
 
     def _cover(self, lefts: Integers, rights: Integers, left: int, right: int, timeline: Timeline) -> Truths:
-        """Which intervals hold another one, shifted by as many periods as it takes."""
+        """Which intervals contain another one when shifted by some number of periods."""
         every = self.every * (timeline.scale // self.timeline.scale)
-        by = np.where(every > 0, np.maximum(left - lefts, 0), np.maximum(rights - right, 0))
-        by = np.where(every == 0, 0, by // np.where(every == 0, 1, np.abs(every)) * every)
-        return super()._cover(lefts + by, rights + by, left, right, timeline)
+        offsets = np.where(every > 0, np.maximum(left - lefts, 0), np.maximum(rights - right, 0))
+        offsets = np.where(every == 0, 0, offsets // np.where(every == 0, 1, np.abs(every)) * every)
+        return super()._cover(lefts + offsets, rights + offsets, left, right, timeline)
 
     def table_of(self, columns: Sequence[pa.Array]) -> pa.Table:
         """The columns of the arguments and bounds, the period last: whole numbers, else exact texts."""
@@ -300,7 +302,7 @@ class PeriodicRelation(TimedRelation):
         return pa.array([None if duration is None else write_point(duration) for duration in durations])
 
     def to_texts(self, form: str = "plain") -> TextTable:
-        """The rows as texts, the interval and the period last, which is empty where nothing repeats."""
+        """The rows as texts, interval and period last; the period is empty for rows that do not repeat."""
         table = super().to_texts(form).table
         texts = ["" if text is None else str(text) for text in self.periods().to_pylist()]
         return TextTable(table.append_column(self.columns[-1], pa.array(texts, pa.large_string())))

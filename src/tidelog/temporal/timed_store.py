@@ -1,15 +1,15 @@
-"""The facts of a program over time: explicit ones, all that hold, and their timeline; what a transaction
-changed in them; the schedule by which rules pass changes on.
+"""The facts of a temporal program: explicit ones, all facts that hold, and their timeline; the changes of a
+transaction; the schedule by which rules propagate changes.
 
 A schedule has components, sets of predicates that depend on each other, each after those that it depends on.
-What a component loses is rederived before any other component sees the loss, and a component is maintained
-once all that it reads has changed, so that there are few passes.
+Facts that a component loses are rederived before other components see the loss, and a component is maintained
+after all predicates that it reads, so that few passes are needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count
 from math import lcm
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from tidelog.logic.intervals import Interval
 from tidelog.logic.program import Program
 from tidelog.logic.strata import Graph, components, dependency_graph
 from tidelog.plan.algebra import Part
+from tidelog.records import dataclass
 from tidelog.temporal.interval_table import (
     IdColumns,
     Integers,
@@ -48,7 +49,7 @@ class IntervalBuffer:
         self._parts: dict[str, list[tuple[Integers, IntervalLists]]] = {}
 
     def add(self, name: str, numbers: Integers, lists: IntervalLists) -> None:
-        """Add facts of a predicate, some perhaps repeated, and their intervals."""
+        """Add facts of a predicate, possibly with repetitions, and their intervals."""
         if len(numbers):
             self._parts.setdefault(name, []).append((numbers, lists))
 
@@ -98,8 +99,8 @@ class IntervalDelta:
 
     def holding(self) -> IntervalDelta:
         """The facts that have points."""
-        held = np.flatnonzero(self.lists.count > 0)
-        return IntervalDelta(self.numbers[held], self.lists.take(held))
+        nonempty = np.flatnonzero(self.lists.count > 0)
+        return IntervalDelta(self.numbers[nonempty], self.lists.take(nonempty))
 
     def positions(self, numbers: Integers) -> Integers:
         """The positions of facts; -1 where they are missing."""
@@ -136,7 +137,7 @@ class IntervalJournal:
                 table.replace(numbers, lists)
 
     def grown(self, tables: Iterable[TimedTable]) -> int:
-        """How many intervals tables have more than before the transaction."""
+        """The number of intervals that the transaction added to tables."""
         return sum(
             int(table.lists.count[numbers].sum()) - lists.size
             for table in tables
@@ -287,14 +288,14 @@ class TimedStore:
         """Rewrite ends in units of 1 / `scale`, a multiple of the present one."""
         timeline, factor = self.timeline, scale // self.timeline.scale
         explicit, tables = (
-            {name: table.rescaled(timeline, factor) for name, table in some.items()}
-            for some in (self.explicit, self.tables)
+            {name: table.rescaled(timeline, factor) for name, table in by_name.items()}
+            for by_name in (self.explicit, self.tables)
         )
         finer = Timeline(scale, timeline.is_integer, timeline.is_calendar)
         self.explicit, self.tables, self.timeline = explicit, tables, finer  # all or none
 
     def add_explicit(self, name: str, columns: IdColumns, count: int, left: Integers, right: Integers) -> int:
-        """Add explicit facts, row by row with their ends; return how many intervals there are more."""
+        """Add explicit facts, row by row with their ends; return the number of added intervals."""
         table = self.explicit.setdefault(name, TimedTable(name, len(columns)))
         before = len(table)
         numbers, lists = single(left, right).grouped(table.number(columns, count))
@@ -316,7 +317,7 @@ class TimedStore:
         return tuple(name for name in dict.fromkeys(names) if name in program.predicates)
 
     def initial_table(self, name: str, arity: int) -> TimedTable:
-        """The table of a predicate before anything is derived over time."""
+        """The table of a predicate before temporal derivation."""
         table = TimedTable(name, arity)
         if name in self.engine.storage.relations():
             columns, count = self.engine.storage.rows(name)
@@ -332,8 +333,8 @@ class TimedStore:
     def compiled_rules(self, program: Program) -> tuple[CompiledMetricRule, ...]:
         """The rules of a program over time, compiled for the present timeline."""
         rules = program.timed_rules
-        for known, timeline, compiled in self._compiled:
-            if known is rules and timeline == self.timeline:
+        for cached_rules, timeline, compiled in self._compiled:
+            if cached_rules is rules and timeline == self.timeline:
                 return compiled
         identity = self.engine.storage.dictionary.encode
         compiled = tuple(
@@ -347,10 +348,10 @@ class TimedStore:
     def schedule(self, before: Program, after: Program) -> TimedSchedule:
         """The schedule of a transaction that leads from one program to another."""
         old, new = self.compiled_rules(before), self.compiled_rules(after)
-        known = self._schedule
-        if known is None or known.before is not old or known.after is not new:
-            known = self._schedule = make_schedule(old, new)
-        return known
+        cached = self._schedule
+        if cached is None or cached.before is not old or cached.after is not new:
+            cached = self._schedule = make_schedule(old, new)
+        return cached
 
     def table(self, leaf: Leaf) -> TimedTable:
         """The facts of an atom's predicate."""

@@ -35,19 +35,19 @@ _COUNTS: Final = ("attempts", "given", "matches", "new", "duplicates", "no_value
 
 def profile(options: Namespace) -> int:
     """The exit code of `tidelog profile`."""
-    found = Profile(())
-    with LoadedProgram(options, [found]) as work:
+    recorded = Profile(())
+    with LoadedProgram(options, [recorded]) as work:
         work.warn()
-        found.rules = work.reasoner.rules
+        recorded.rules = work.reasoner.rules
         work.derive()
-        work.reasoner.engine.change_plans.plan_listener = found.plan_ran
+        work.reasoner.engine.change_plans.plan_listener = recorded.plan_ran
         work.reasoner.runtime.started = None  # the timeout is for each transaction
         commits = 0
         if options.changes:
             for _ in work.reasoner.stream(Updates(options.changes)):
                 commits += 1
-                found.rules = work.reasoner.rules
-        record = _record(work, found, commits)
+                recorded.rules = work.reasoner.rules
+        record = _record(work, recorded, commits)
     write_text(_written_profile(record, format_of(options)), options.output, work.messages)
     return 0
 
@@ -55,18 +55,20 @@ def profile(options: Namespace) -> int:
 # ---- profiles as plain values
 
 
-def _record(work: LoadedProgram, found: Profile, commits: int) -> dict[str, Any]:
+def _record(work: LoadedProgram, recorded: Profile, commits: int) -> dict[str, Any]:
     """The profile as plain JSON values, what took longest first."""
     writing = Writing.of(work.program)
-    numbers = {rule: number for number, rule in enumerate(found.rules, 1)}
+    numbers = {rule: number for number, rule in enumerate(recorded.rules, 1)}
     phases = []
     for phase in PHASES:
-        done = [(rule, each) for (name, rule), each in found.done.items() if name == phase]
-        done.sort(key=lambda item: -item[1].seconds)
-        if done:
-            rows = [_row(rule, each, numbers, writing) for rule, each in done]
+        rows_of_phase = [
+            (rule, row_work) for (name, rule), row_work in recorded.done.items() if name == phase
+        ]
+        rows_of_phase.sort(key=lambda item: -item[1].seconds)
+        if rows_of_phase:
+            rows = [_row(rule, row_work, numbers, writing) for rule, row_work in rows_of_phase]
             phases.append({"phase": phase, "seconds": sum(row["seconds"] for row in rows), "rules": rows})
-    ran = dict.fromkeys(rule for _, rule in found.done)
+    ran = dict.fromkeys(rule for _, rule in recorded.done)
     orders = [
         {"rule": numbers[rule], "order": _join_order(rule, work, writing)} for rule in ran if rule in numbers
     ]
@@ -94,8 +96,8 @@ def _indexes(work: LoadedProgram, writing: Writing) -> list[dict[str, Any]]:
     ]
 
 
-def _row(rule: Rule, done: Done, numbers: dict[Rule, int], writing: Writing) -> dict[str, Any]:
-    counts = {name: getattr(done, name) for name in _COUNTS}
+def _row(rule: Rule, work: Done, numbers: dict[Rule, int], writing: Writing) -> dict[str, Any]:
+    counts = {name: getattr(work, name) for name in _COUNTS}
     return {"rule": numbers.get(rule), "name": rule.name, "text": writing.rule(_readable(rule))} | counts
 
 
@@ -117,9 +119,9 @@ def _readable(rule: Rule) -> Rule:
 
 def _join_order(rule: Rule, work: LoadedProgram, writing: Writing) -> list[str]:
     """The body in the order in which it is matched over all facts, by the sizes that relations have now."""
-    named = unnamed(rule)
+    named_rule = unnamed(rule)
     places = order(rule.body, best_pivot(rule.body, work.reasoner.sizes), work.reasoner.sizes)
-    return [writing.literal(rule.body[place], named) for place in places]
+    return [writing.literal(rule.body[place], named_rule) for place in places]
 
 
 # ---- text and pages
@@ -307,8 +309,8 @@ def _explanation(reasoner: Reasoner, options: Namespace) -> str:
     if options.why_not is not None:
         doubted = reasoner.why_not(options.why_not, repairs=options.limit)
         return _json(doubted.to_json()) if form == "json" else doubted.to_text()
-    found = reasoner.explain(options.query, proofs=options.all, limit=options.limit, rows=options.rows)
-    return _written(found, form, options.depth)
+    explanation = reasoner.explain(options.query, proofs=options.all, limit=options.limit, rows=options.rows)
+    return _written(explanation, form, options.depth)
 
 
 def _changed(delta: Delta, format: str) -> str:
@@ -323,13 +325,13 @@ def _json(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
-def _written(found: Explanation, format: str, depth: int | None) -> str:
+def _written(explanation: Explanation, format: str, depth: int | None) -> str:
     match format:
         case "json":
-            return _json(found.to_json())
+            return _json(explanation.to_json())
         case "html":
-            return found.to_html(depth)
+            return explanation.to_html(depth)
         case "dot":
-            return found.to_dot(depth)
+            return explanation.to_dot(depth)
         case _:
-            return found.to_text(depth)
+            return explanation.to_text(depth)

@@ -30,8 +30,8 @@ def plan(options: Namespace) -> int:
     messages = Messages(options.quiet)
     is_on_spark = options.engine == "spark" and options.stage == "plan"
     if is_on_spark and (options.run or options.store):
-        what = "--run" if options.run else "--store"
-        raise UsageError(f"{what} cannot be used with --engine spark")
+        option = "--run" if options.run else "--store"
+        raise UsageError(f"{option} cannot be used with --engine spark")
     source = read_source(options.program) if options.program is not None else None
     stage = _stage(options, source, messages)
     if is_on_spark and source is not None:
@@ -91,14 +91,14 @@ def _stored(options: Namespace) -> Program:
 
 def _over_representatives(program: Program, name: str, options: Namespace) -> Stage:
     """The program as equality by rewriting runs it, while no two constants are equal."""
-    made = over_representatives(program, {})
+    rewritten = over_representatives(program, {})
     match options.stage:
         case "strata":
-            return stratified(made, name)
+            return stratified(rewritten, name)
         case "rewritten":
-            return resolved(made, name, None, "rewritten")
+            return resolved(rewritten, name, None, "rewritten")
     note = f"relations of unknown size are assumed to have {ASSUMED:,} facts"
-    return planned(made, name, ProgramStatistics(made), None, note, options.modules)
+    return planned(rewritten, name, ProgramStatistics(rewritten), None, note, options.modules)
 
 
 def _rewritten(program: Program, name: str, query: Query | None, messages: Messages) -> Stage:
@@ -109,12 +109,12 @@ def _rewritten(program: Program, name: str, query: Query | None, messages: Messa
         return resolved(program, name, None, "rewritten")
     explicit = {fact.predicate for fact in program.facts} | {each.predicate for each in program.imports}
     options = MagicOptions(frozenset(explicit), expected_growth(ProgramStatistics(program)))
-    made = rewrite(
+    rewritten = rewrite(
         program.rules, [_answering(each, position) for position, each in enumerate(queries, 1)], options
     )
-    for predicate, reason in made.in_full.items():
+    for predicate, reason in rewritten.in_full.items():
         messages.say(f"`{program.predicates[predicate].written}` is derived in full: {reason}")
-    return resolved(readable(program, made), name, None, "rewritten")
+    return resolved(readable(program, rewritten), name, None, "rewritten")
 
 
 def _answering(query: Query, number: int) -> Rule:

@@ -90,7 +90,7 @@ def check(options: Namespace) -> int:
     """The exit code of `tidelog check`: 1 if a program has errors."""
     files = existing_data(options.data)
     programs = program_files(options.programs)
-    found: list[Diagnostic] = []
+    findings: list[Diagnostic] = []
     types: dict[str, list[str]] = {}
     choices: dict[str, Choice] = {}
     if options.engine != "spark" and (options.master is not None or options.conf):
@@ -98,17 +98,17 @@ def check(options: Namespace) -> int:
     for name in programs:
         try:
             program = load_beside(name, dict(options.param), files, sandbox_of(options))
-            found += warnings(program, files)
+            findings += warnings(program, files)
             if options.types:
                 types[str(name)] = list(described(program, infer(program), _shown(program)))
             if options.engine == "spark":
                 choices[str(name)] = _choice(options, program)
         except TidelogError as error:
-            found += error.diagnostics
-    errors = [item for item in found if item.severity is Severity.ERROR]
-    shown = errors if options.quiet else found
+            findings += error.diagnostics
+    errors = [item for item in findings if item.severity is Severity.ERROR]
+    reported = errors if options.quiet else findings
     if options.format == "json":
-        diagnostics = [item.to_json() for item in shown]
+        diagnostics = [item.to_json() for item in reported]
         answer: object = diagnostics
         if options.types or choices:
             spark = {name: record for name, (_, record) in choices.items()}
@@ -128,8 +128,10 @@ def check(options: Namespace) -> int:
             sys.stdout.write("".join(f"{line}\n" for line in (*heading, *lines)))
         sys.stdout.flush()
         messages = Messages(options.quiet)
-        messages.diagnose(shown)
-        messages.say(("\n" if shown else "") + _summary(len(programs), len(errors), len(found) - len(errors)))
+        messages.diagnose(reported)
+        messages.say(
+            ("\n" if reported else "") + _summary(len(programs), len(errors), len(findings) - len(errors))
+        )
     return 1 if errors else 0
 
 

@@ -100,10 +100,10 @@ class Completing(Completer):
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         """The words that begin like the one before the cursor."""
-        found = _WORD.search(document.text_before_cursor)
-        if found is None:
+        match = _WORD.search(document.text_before_cursor)
+        if match is None:
             return
-        word = found[0]
+        word = match[0]
         for text, meaning in self._words(document, word):
             if text.lower().startswith(word.lower()) and text != word:
                 yield Completion(text, -len(word), display_meta=meaning)

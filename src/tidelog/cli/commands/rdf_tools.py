@@ -27,27 +27,27 @@ from tidelog.ontology.schema_closure import TRIPLE
 def ontology(options: Namespace) -> int:
     """The exit code of `tidelog ontology`."""
     messages = Messages(options.quiet)
-    found = load_ontology(*options.files, equality=options.same_as)
+    loaded = load_ontology(*options.files, equality=options.same_as)
     if options.show == "rules":
-        messages.diagnose(found.warnings)
-        show(found.text(), end="")
+        messages.diagnose(loaded.warnings)
+        show(loaded.text(), end="")
     else:
-        for line in coverage(found):
+        for line in coverage(loaded):
             show(line)
     return 0
 
 
-def coverage(found: Ontology) -> list[str]:
+def coverage(loaded: Ontology) -> list[str]:
     """What there is of an ontology, what rules it became, and what they do not cover, as lines of text."""
-    rows = Counter(rule.name or "within themselves" for rule in found.rules)
-    lines = [counted(sum(found.axioms.values()), "axiom")]
-    lines += _counted(found.axioms)
-    lines += ["", f"{counted(len(found.rules), 'rule')}, by the rows of the tables"]
+    rows = Counter(rule.name or "within themselves" for rule in loaded.rules)
+    lines = [counted(sum(loaded.axioms.values()), "axiom")]
+    lines += _counted(loaded.axioms)
+    lines += ["", f"{counted(len(loaded.rules), 'rule')}, by the rows of the tables"]
     lines += _counted(rows)
-    if not found.gaps:
+    if not loaded.gaps:
         return [*lines, "", "all of it lies within OWL 2 RL"]
-    lines += ["", f"{len(found.gaps):,} outside OWL 2 RL"]
-    for gap in found.gaps:
+    lines += ["", f"{len(loaded.gaps):,} outside OWL 2 RL"]
+    for gap in loaded.gaps:
         lines += [f"  {gap.axiom}", f"    {gap.reason}"]
     return lines
 
@@ -85,10 +85,10 @@ def sparql(options: Namespace) -> int:
 
 def _statements(work: LoadedProgram) -> list[pa.Table]:
     """The triples, and those of named graphs in their graphs."""
-    known = work.reasoner.predicates()
-    if TRIPLE not in known and QUAD not in known:
+    predicates = work.reasoner.predicates()
+    if TRIPLE not in predicates and QUAD not in predicates:
         work.messages.say(f"`{work.store}` holds no triples: SPARQL queries facts of `{TRIPLE}`")
-    return [data(work.reasoner[name], _STATEMENTS) for name in (TRIPLE, QUAD) if name in known]
+    return [data(work.reasoner[name], _STATEMENTS) for name in (TRIPLE, QUAD) if name in predicates]
 
 
 def _form(answer: Answer, requested: str | None) -> str:

@@ -93,13 +93,13 @@ class Session:
 
     def take(self, text: str) -> bool:
         """Do what a text says; false if it says to leave."""
-        word, _, rest = text.strip().partition(" ")
+        word, _, argument = text.strip().partition(" ")
         word = _OTHER_NAMES.get(word, word)
         if word == ":quit":
             return False
         try:
             if is_command(text):
-                self._command(word, rest.strip())
+                self._command(word, argument.strip())
             elif is_question(text):
                 self._ask(text.strip())
             else:
@@ -139,8 +139,8 @@ class Session:
 
     def _print_delta(self, delta: Delta) -> None:
         if self._is_talkative:
-            what = f"  ({by_predicate(delta)})" if delta else ""
-            self.work.messages.say(f"{delta}{what}  {duration(delta.seconds)}")
+            summary = f"  ({by_predicate(delta)})" if delta else ""
+            self.work.messages.say(f"{delta}{summary}  {duration(delta.seconds)}")
 
     def _ask(self, text: str) -> None:
         with self.work.showing_progress():
@@ -149,12 +149,12 @@ class Session:
 
     # ---- commands
 
-    def _command(self, word: str, rest: str) -> None:
+    def _command(self, word: str, argument: str) -> None:
         command = self._commands.get(word)
         if command is None:
             help = suggest(word, COMMANDS) or "`:help` lists the commands"
             raise TidelogError(Diagnostic(codes.UNKNOWN_COMMAND, f"unknown command `{word}`", help=help))
-        command(rest)
+        command(argument)
 
     def _help(self, _: str) -> None:
         print(_HELP)
@@ -251,10 +251,10 @@ def is_complete(text: str) -> bool:
     tokens = Tokens(kinds=["."])
     while tokens.kinds[-1] != END:
         tokens = lexer.read()
-    found = {item.code for item in lexer.diagnostics}
-    is_open = codes.UNTERMINATED_COMMENT in found
-    is_open |= codes.UNTERMINATED_STRING in found and text.count('"""') % 2 == 1
-    return not is_open and (bool(found) or len(tokens.kinds) == 1)
+    fault_codes = {item.code for item in lexer.diagnostics}
+    is_open = codes.UNTERMINATED_COMMENT in fault_codes
+    is_open |= codes.UNTERMINATED_STRING in fault_codes and text.count('"""') % 2 == 1
+    return not is_open and (bool(fault_codes) or len(tokens.kinds) == 1)
 
 
 def _texts(session: Session, is_terminal: bool) -> Texts:

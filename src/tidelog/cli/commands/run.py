@@ -69,13 +69,13 @@ def _run(work: LoadedProgram, form: Form) -> None:
         arities |= {result.name: result.arity for result in queries}
     check_statements(arities, form)
     work.derive()
-    written = write_files(work, outputs if options.output else [], exports, form)
+    rows_by_file = write_files(work, outputs if options.output else [], exports, form)
     if options.output is None:
         if outputs or queries:
             print_results([*outputs, *queries], form)
     elif queries:
         print_results(queries, replace(_TABLE, terms=form.terms, rows=form.rows))
-    report_files(work, written)
+    report_files(work, rows_by_file)
     report_statistics(work)
 
 
@@ -148,8 +148,8 @@ def check_options(options: Namespace, form: Form) -> None:
     if output is not None and output.exists() and not output.is_dir():
         raise UsageError(f"--output {output} is not a folder")
     if getattr(options, "processes", None) and (options.store or options.engine != "columnar"):
-        what = "--store" if options.store else f"--engine {options.engine}"
-        raise UsageError(f"--processes cannot be combined with {what}")
+        option = "--store" if options.store else f"--engine {options.engine}"
+        raise UsageError(f"--processes cannot be combined with {option}")
     if options.stats and not options.stats.endswith(".json"):
         raise UsageError(f"--stats {options.stats} is not a name that ends in .json")
 
@@ -159,8 +159,8 @@ def outputs_of(work: LoadedProgram, exports: Iterable[tuple[Transfer, Export]]) 
     program = work.program
     exported = {transfer.predicate for transfer, export in exports}
     skipped = exported - set(program.outputs) if work.options.output is None else set()
-    shown = [name for name in program.output_predicates if name not in skipped]
-    return [_facts(work, name) for name in (*shown, *work.graphs)]
+    printed = [name for name in program.output_predicates if name not in skipped]
+    return [_facts(work, name) for name in (*printed, *work.graphs)]
 
 
 def _facts(work: LoadedProgram, name: str) -> Result:
@@ -177,12 +177,14 @@ def _facts(work: LoadedProgram, name: str) -> Result:
 
 def _triples(work: LoadedProgram) -> Relation:
     """The triples that are inferred, or those that were given."""
-    whole = work.reasoner[TRIPLE]
-    columns, rows, dictionary = whole.coded
+    triples = work.reasoner[TRIPLE]
+    columns, rows, dictionary = triples.coded
     explicit = (work.reasoner.engine.storage.row_flags(TRIPLE, columns, rows) & EXPLICIT) != 0
-    wanted = explicit if work.options.triples == "explicit" else ~explicit
-    kept = tuple(column[wanted] for column in columns)
-    return Relation(whole.name, whole.columns, kept, int(wanted.sum()), dictionary, lambda: whole.contents)
+    is_selected = explicit if work.options.triples == "explicit" else ~explicit
+    selected = tuple(column[is_selected] for column in columns)
+    return Relation(
+        triples.name, triples.columns, selected, int(is_selected.sum()), dictionary, lambda: triples.contents
+    )
 
 
 def _answers(work: LoadedProgram, query: Query) -> Result:
@@ -206,21 +208,23 @@ def write_files(
     work: LoadedProgram, outputs: Iterable[Result], exports: Iterable[tuple[Transfer, Export]], form: Form
 ) -> dict[Path, int]:
     """The number of rows of each file written: all of them, or none and an error."""
-    written: dict[Path, int] = {}
+    rows_by_file: dict[Path, int] = {}
     with staging(_inputs(work)) as staged:
         for transfer, export in exports:
-            _write_export(work, transfer, export, staged, written)
+            _write_export(work, transfer, export, staged, rows_by_file)
         for result in outputs:
             relation = result.relation
             output = work.options.output
             name = file_name(result.name, form.format, len(relation.columns))
             path = OPEN.to_write(output / name, output=output)
-            if path not in written:
+            if path not in rows_by_file:
                 table = data(relation, form, result.types)
                 options = replace(form.options, compressed=False)
-                written[path] = write(staged.file(path), form.format, table.column_names, [table], options)
-                _report_left_out(work, len(relation) - written[path])
-    return written
+                rows_by_file[path] = write(
+                    staged.file(path), form.format, table.column_names, [table], options
+                )
+                _report_left_out(work, len(relation) - rows_by_file[path])
+    return rows_by_file
 
 
 def _inputs(work: LoadedProgram) -> frozenset[Path]:
@@ -230,7 +234,7 @@ def _inputs(work: LoadedProgram) -> frozenset[Path]:
 
 
 def _write_export(
-    work: LoadedProgram, transfer: Transfer, export: Export, staged: Staging, written: dict[Path, int]
+    work: LoadedProgram, transfer: Transfer, export: Export, staged: Staging, rows_by_file: dict[Path, int]
 ) -> None:
     """The facts of an export are in its file, or on standard output."""
     relation = work.reasoner[transfer.predicate].sorted()
@@ -251,14 +255,14 @@ def _write_export(
         escape_formulas=export.options.escape_formulas or work.options.escape_formulas,
     )
     place = staged.file(export.path)
-    written[export.path] = write(place, export.format, table.column_names, [table], options)
+    rows_by_file[export.path] = write(place, export.format, table.column_names, [table], options)
 
 
 # ---- reports
 
 
-def report_files(work: LoadedProgram, written: dict[Path, int]) -> None:
-    for path, rows in written.items():
+def report_files(work: LoadedProgram, rows_by_file: dict[Path, int]) -> None:
+    for path, rows in rows_by_file.items():
         work.messages.say(f"wrote {path}, {counted(rows, 'row')}")
 
 

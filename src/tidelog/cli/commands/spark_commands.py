@@ -88,24 +88,26 @@ def run(options: Namespace) -> int:
     if form.mixed == "struct" and texts:
         raise UsageError(f"--mixed struct cannot be combined with an export as {texts[0]} on Spark")
     names = [name for name in program.output_predicates if name != BOTTOM]
-    shown = [name for name in names if options.output or name not in {item.predicate for item, _ in exports}]
+    printed = [
+        name for name in names if options.output or name not in {item.predicate for item, _ in exports}
+    ]
     if not options.output:
-        check_printable(len(shown) + len(program.queries), form)
+        check_printable(len(printed) + len(program.queries), form)
     files = _files(options, program)
-    given, frames = replace(files.given, mixed=form.mixed), files.frames
-    _warn(given, options, messages)
-    choice = given.choose(frames, None, None)
+    bound, frames = replace(files.bound, mixed=form.mixed), files.frames
+    _warn(bound, options, messages)
+    choice = bound.choose(frames, None, None)
     messages.say(described(choice))
     if program.queries and choice.strategy != ONE_QUERY.strategy:
         messages.say(f"queries of the program on Spark by {ONE_QUERY.strategy}: {ONE_QUERY.reason}")
-    derived = given.derive(frames, names, _on_error(options), "fail", choice)
+    derived = bound.derive(frames, names, _on_error(options), "fail", choice)
     with translated_errors(), files.rejecting(), derived.persist():
         for transfer, export in exports:
             write_frame(derived[program.predicates[transfer.predicate].written], export, transfer.span)
             messages.say(f"wrote {export.path}")
         results: list[Result] = []
         facts: dict[str, int] = {}
-        for name in shown:
+        for name in printed:
             predicate = program.predicates[name]
             frame = derived[predicate.written]
             if options.output:
@@ -117,7 +119,7 @@ def run(options: Namespace) -> int:
         if options.stats is not None:
             facts = {name: derived[name].count() for name in derived}
         for query in program.queries:
-            answers = given.query(frames, _body(query.text), "skip", _ignore_warnings)[ANSWERS]
+            answers = bound.query(frames, _body(query.text), "skip", _ignore_warnings)[ANSWERS]
             results.append(_result(query_name(query.text), answers, "query"))
         skipped = _report_rejects(files, derived, options, messages)
     if results:
@@ -129,27 +131,27 @@ def run(options: Namespace) -> int:
 def query(options: Namespace) -> int:
     """The exit code of `tidelog query --engine spark`."""
     from tidelog.spark.shipping import translated_errors
-    from tidelog.spark.stages import ANSWERS, needed_for, resolved
+    from tidelog.spark.stages import ANSWERS, needed_for, parse_query
 
     start = perf_counter()
     form = Form.of(options, "table")
     form.check_mixed()
     check_printable(1, form)
     program, messages = _program(options), Messages(options.quiet)
-    needed_program = needed_for(resolved(options.query, program), program)
+    needed_program = needed_for(parse_query(options.query, program), program)
     files = _files(options, program, needed_program)
-    given, frames = replace(files.given, mixed=form.mixed), files.frames
-    _warn(given, options, messages)
-    given.check_one_task(frames, "a query")
-    derived = given.query(frames, options.query, _on_error(options), messages.diagnose)
+    bound, frames = replace(files.bound, mixed=form.mixed), files.frames
+    _warn(bound, options, messages)
+    bound.check_one_task(frames, "a query")
+    derived = bound.query(frames, options.query, _on_error(options), messages.diagnose)
     answers = derived[ANSWERS]
     if options.limit is not None:
         answers = answers.limit(options.limit)
     with translated_errors(), files.rejecting(), derived.persist():
-        found = _result(" ".join(options.query.split()), answers, "query")
+        result = _result(" ".join(options.query.split()), answers, "query")
         rows = answers.count() if options.stats is not None else 0
         skipped = _report_rejects(files, derived, options, messages)
-    print_result(found, form)
+    print_result(result, form)
     report_statistics(options, ONE_QUERY, perf_counter() - start, {"answers": rows}, skipped)
     return 0
 
@@ -161,7 +163,7 @@ def choice_of(options: Namespace, program: Program) -> StrategyChoice:
     session, data = start_session(options), existing_data(options.data)
     header = HEADERS[getattr(options, "input_header", "auto")]
     files = read_program(program, session, data, header, {})
-    return files.given.choose(files.frames, None, None)
+    return files.bound.choose(files.frames, None, None)
 
 
 def report_statistics(
@@ -172,13 +174,13 @@ def report_statistics(
         return
     if options.stats == ON_SCREEN:
         counts = ", ".join(f"{name} {rows:,}" for name, rows in facts.items())
-        said = Messages()
-        said.say(described(choice))
-        said.say(
+        messages = Messages()
+        messages.say(described(choice))
+        messages.say(
             f"{counted(sum(facts.values()), 'row')}{f': {counts}' if counts else ''}; {seconds:.3f} s in all"
         )
         return
-    found = {
+    statistics = {
         "program": str(options.program),
         "engine": "spark",
         **choice_to_json(choice),
@@ -187,7 +189,7 @@ def report_statistics(
         "rows_left_out": skipped,
     }
     with replacing_text(Path(options.stats)) as stream:
-        stream.write(json.dumps(found, indent=2, ensure_ascii=False).encode() + b"\n")
+        stream.write(json.dumps(statistics, indent=2, ensure_ascii=False).encode() + b"\n")
 
 
 def described(choice: StrategyChoice) -> str:
@@ -207,9 +209,9 @@ def choice_to_json(choice: StrategyChoice) -> dict[str, object]:
 
 def _program(options: Namespace) -> Program:
     """The program; a usage error if options ask for what only a reasoner in this process has."""
-    for name, written in REFUSED.items():
+    for name, refused in REFUSED.items():
         if getattr(options, name, None):
-            raise UsageError(f"{written} cannot be used with --engine spark")
+            raise UsageError(f"{refused} cannot be used with --engine spark")
     return load_beside(options.program, parameters(options), existing_data(options.data), sandbox_of(options))
 
 
@@ -249,11 +251,11 @@ def _files(
     return read_program(program, session, data, header, settings, faults_of(options)[0], needed)
 
 
-def _warn(given: BoundProgram, options: Namespace, messages: Messages) -> None:
+def _warn(bound: BoundProgram, options: Namespace, messages: Messages) -> None:
     """Print the warnings about the program and its inputs."""
     files = existing_data(options.data)
-    said = (*warnings(given.program, files), *unused(given.program, files).values())
-    messages.diagnose((*said, *(item for item in given.inferred.warnings if item not in said)))
+    reported = (*warnings(bound.program, files), *unused(bound.program, files).values())
+    messages.diagnose((*reported, *(item for item in bound.inferred.warnings if item not in reported)))
 
 
 def _ignore_warnings(warnings: object) -> None:
@@ -302,8 +304,8 @@ def _report_rejects(files: ProgramFrames, derived: Derived, options: Namespace, 
 
     Spark rejects most of them as it reads files, and tasks some that only they understand.
     """
-    for shown, column, rows in files.left_out():
-        messages.say(describe_nulls(shown, column, Nulls.DROP_ROW.value, rows))
+    for place, column, rows in files.left_out():
+        messages.say(describe_nulls(place, column, Nulls.DROP_ROW.value, rows))
     for row in derived.nulls.sort("predicate", "column").toLocalIterator() if derived.counts_nulls else ():
         if is_counted_apart(row["nulls"]):
             messages.say(describe_nulls(*row))
@@ -317,8 +319,8 @@ def _report_rejects(files: ProgramFrames, derived: Derived, options: Namespace, 
         faults.add(BadRow(Diagnostic(row.code, row.reason, place=row.place), row.row))
     faults.close()
     if faults.skipped:
-        kept = f"; see {path}" if on_error is OnError.COLLECT else ""
-        messages.say(f"skipped {counted(faults.skipped, 'row')} that could not be read{kept}")
+        pointer = f"; see {path}" if on_error is OnError.COLLECT else ""
+        messages.say(f"skipped {counted(faults.skipped, 'row')} that could not be read{pointer}")
     return faults.skipped
 
 
@@ -347,10 +349,10 @@ def check(options: Namespace, names: list[str]) -> None:
             "--engine spark needs --store DIR, where the number of each batch is kept",
             f"`tidelog run {options.program} --store DIR` makes one, then name that instead of the program",
         )
-    for name, (written, help) in STREAM_REFUSED.items():
+    for name, (refused, help) in STREAM_REFUSED.items():
         if getattr(options, name, None):
             raise UsageError(
-                f"{written} cannot be used with stream --engine spark", help.format(store=options.store)
+                f"{refused} cannot be used with stream --engine spark", help.format(store=options.store)
             )
     if options.marking not in ("auto", "none"):
         raise UsageError("--marking cannot be used with stream --engine spark: no update is known in advance")
@@ -374,10 +376,10 @@ def stream(options: Namespace, names: list[str], form: Form) -> int:
     batches = BatchReport(options, form, messages)
     maintained = _maintained(options, batches)
     paths = [Path(name) for name in names]
-    whole, selected = incoming(session, maintained.program, paths, HEADERS[options.input_header])
+    frame, selected = incoming(session, maintained.program, paths, HEADERS[options.input_header])
     messages.say(described(DRIVER))
     try:
-        code = _follow(maintained, whole, selected, batches, options)
+        code = _follow(maintained, frame, selected, batches, options)
     finally:
         maintained.close()
     batches.summarise()
@@ -510,8 +512,8 @@ class BatchReport:
 
     def report_failure(self) -> None:
         """Print what was committed before the stream ended with an error."""
-        done = len(self.seconds)
-        self.messages.say(f"stopped after {counted(done, 'batch', 'batches')}: the next one failed")
+        batches = len(self.seconds)
+        self.messages.say(f"stopped after {counted(batches, 'batch', 'batches')}: the next one failed")
 
     def summarise(self) -> None:
         """Report the whole stream, with statistics if they were requested."""

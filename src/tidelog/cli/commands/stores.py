@@ -76,7 +76,7 @@ def pipeline(options: Namespace) -> int:
                 str(options.job),
                 options.full,
                 retrying,
-                lambda one: messages.diagnose([one]),
+                lambda diagnostic: messages.diagnose([diagnostic]),
                 tuple(options.refresh),
             )
         except (TidelogError, OSError) as error:
@@ -209,9 +209,9 @@ def timetable(steps: list[Step]) -> list[str]:
     lines = []
     before = 0.0
     for step in steps:
-        taken = step.seconds - before
+        elapsed = step.seconds - before
         before = step.seconds
-        lines.append(f"{step.seconds:9.3f} s  {duration(taken):>10}  {step.name}  {step.detail}".rstrip())
+        lines.append(f"{step.seconds:9.3f} s  {duration(elapsed):>10}  {step.name}  {step.detail}".rstrip())
     return lines
 
 
@@ -223,13 +223,13 @@ def versions(options: Namespace) -> int:
     store = _store(options.target)
     failed = store.failed()
     current = 0 if failed is not None and store.number is None else store.manifest().version
-    found = [store.manifest(number) for number in store.numbers()]
-    found += [] if failed is None else [failed]
+    manifests = [store.manifest(number) for number in store.numbers()]
+    manifests += [] if failed is None else [failed]
     if options.format == "json":
-        json.dump([_to_json(manifest, current) for manifest in found], sys.stdout, indent=1)
+        json.dump([_to_json(manifest, current) for manifest in manifests], sys.stdout, indent=1)
         print()
         return 0
-    for line in _listed(found, current, options.predicates):
+    for line in _listed(manifests, current, options.predicates):
         show(line)
     return 0
 
@@ -251,8 +251,8 @@ def diff(options: Namespace) -> int:
         print_lines(delta, Form("jsonl"), names)
     else:
         print_script(delta, names, None)
-    shown = f"version {first} to {FAILED if second.failures else second.version}"
-    Messages(options.quiet).say(f"{shown}: {delta}{_in_parentheses(by_predicate(delta))}")
+    title = f"version {first} to {FAILED if second.failures else second.version}"
+    Messages(options.quiet).say(f"{title}: {delta}{_in_parentheses(by_predicate(delta))}")
     return 0
 
 
@@ -262,9 +262,9 @@ def rollback(options: Namespace) -> int:
     manifest = roll_back(store, options.version)
     if isinstance(options.target, Path) and options.target.is_file():
         Job.load(options.target).refresh_sinks()
-    said = counts(manifest.added, manifest.removed)
+    change_counts = counts(manifest.added, manifest.removed)
     Messages(options.quiet).say(
-        f"published version {manifest.version}: {counted(manifest.rows, 'fact')}, {said}"
+        f"published version {manifest.version}: {counted(manifest.rows, 'fact')}, {change_counts}"
     )
     return 0
 
@@ -309,18 +309,18 @@ def _store(target: Path | str) -> Store:
     return Store(target)
 
 
-def _chosen(delta: Delta, wanted: list[str] | None) -> tuple[str, ...]:
+def _chosen(delta: Delta, names: list[str] | None) -> tuple[str, ...]:
     """Return the predicates to report; raise `ProgramError` if one of them is unknown."""
-    if wanted is None:
+    if names is None:
         return delta.predicates
-    return tuple(delta[name].predicate for name in wanted)
+    return tuple(delta[name].predicate for name in names)
 
 
 def _in_parentheses(text: str) -> str:
     return f" ({text})" if text else ""
 
 
-def _listed(found: list[Manifest], current: int, predicates: bool) -> list[str]:
+def _listed(manifests: list[Manifest], current: int, predicates: bool) -> list[str]:
     """The versions as lines that line up."""
     rows = [("version", "published", "by", "facts", "added", "removed", "rejected")]
     rows += [
@@ -335,7 +335,7 @@ def _listed(found: list[Manifest], current: int, predicates: bool) -> list[str]:
             f"{manifest.removed:,}",
             f"{manifest.rejected:,}",
         )
-        for manifest in found
+        for manifest in manifests
     ]
     widths = [max(len(row[position]) for row in rows) for position in range(len(rows[0]))]
     lines = []
@@ -346,9 +346,11 @@ def _listed(found: list[Manifest], current: int, predicates: bool) -> list[str]:
         ]
         lines.append("  ".join(cells).rstrip())
         if predicates and position:
-            lines += _tables(found[position - 1])
+            lines += _tables(manifests[position - 1])
         if position:
-            lines += [f"    {line}" for each in found[position - 1].failures for line in each.splitlines()]
+            lines += [
+                f"    {line}" for each in manifests[position - 1].failures for line in each.splitlines()
+            ]
     return lines
 
 

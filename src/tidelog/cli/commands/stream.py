@@ -8,6 +8,7 @@ from statistics import median
 from time import perf_counter
 from typing import Final
 
+from tidelog import maintenance
 from tidelog.cli.commands.run import check_options, exports_of, outputs_of, report_files, write_files
 from tidelog.cli.options import ON_SCREEN, UsageError
 from tidelog.cli.results import DeltaFolder, Form, check_statements, duration, print_lines
@@ -17,7 +18,6 @@ from tidelog.cli.work import LoadedProgram
 from tidelog.engine.events import Listener, StrataTally, StratumStatistics, Tally
 from tidelog.errors import Interrupted, TidelogError, counted
 from tidelog.logic.program import Rule
-from tidelog.maintenance import registry
 from tidelog.maintenance.marking import MARKINGS
 from tidelog.maintenance.step_plans import MaintenanceStep
 from tidelog.plan.rule_text import Writing, shortened
@@ -38,37 +38,37 @@ def strata_json(tally: StrataTally, work: LoadedProgram) -> list[dict[str, objec
         {
             "predicates": names,
             "maintainer": maintainer,
-            "times": done.times,
-            "taken_away": done.overdeleted,
-            "put_back": done.rederived,
-            "went": done.went,
-            "came": done.came,
-            "instances": done.instances,
-            "seconds": round(done.seconds, 6),
+            "times": statistics.times,
+            "taken_away": statistics.overdeleted,
+            "put_back": statistics.rederived,
+            "went": statistics.went,
+            "came": statistics.came,
+            "instances": statistics.instances,
+            "seconds": round(statistics.seconds, 6),
         }
-        for names, maintainer, done in _sorted(tally, work)
+        for names, maintainer, statistics in _sorted(tally, work)
     ]
 
 
 def strata_lines(tally: StrataTally, work: LoadedProgram) -> list[str]:
     """The same as lines of text."""
-    found = _sorted(tally, work)
-    if not found:
+    entries = _sorted(tally, work)
+    if not entries:
         return []
-    rows = [_HEAD, *(_cells(*each) for each in found[:_MOST])]
+    rows = [_HEAD, *(_cells(*each) for each in entries[:_MOST])]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(_aligned(row, widths)).rstrip() for row in rows]
-    more = len(found) - _MOST
+    more = len(entries) - _MOST
     return [*lines, f"… and {more:,} more strata"] if more > 0 else lines
 
 
 def _sorted(tally: StrataTally, work: LoadedProgram) -> list[tuple[list[str], str, StratumStatistics]]:
     """The strata with the names of their predicates, those that took longest first."""
     writing = Writing.of(work.program)
-    found = sorted(tally.strata.items(), key=lambda item: -item[1].seconds)
+    entries = sorted(tally.strata.items(), key=lambda item: -item[1].seconds)
     return [
-        ([_named(name, writing) for name in predicates], maintainer, done)
-        for (predicates, maintainer), done in found
+        ([_named(name, writing) for name in predicates], maintainer, statistics)
+        for (predicates, maintainer), statistics in entries
     ]
 
 
@@ -76,19 +76,26 @@ def _named(relation: str, writing: Writing) -> str:
     """The predicate, or that on behalf of which there is an auxiliary relation."""
     name, separator, _ = relation.partition(SEPARATOR)
     if MARK in name:
-        name, _, rest = name.partition(MARK)
-        known = writing.predicates.get(name)
-        written = (name if known is None else known.written) + MARK
-        separator = separator or rest
+        name, _, suffix = name.partition(MARK)
+        predicate = writing.predicates.get(name)
+        written = (name if predicate is None else predicate.written) + MARK
+        separator = separator or suffix
     else:
         written = writing.predicate(name)
     return f"{written} (auxiliary)" if separator else written
 
 
-def _cells(names: list[str], maintainer: str, done: StratumStatistics) -> tuple[str, ...]:
-    numbers = (done.times, done.overdeleted, done.rederived, done.went, done.came, done.instances)
+def _cells(names: list[str], maintainer: str, statistics: StratumStatistics) -> tuple[str, ...]:
+    numbers = (
+        statistics.times,
+        statistics.overdeleted,
+        statistics.rederived,
+        statistics.went,
+        statistics.came,
+        statistics.instances,
+    )
     name = shortened(", ".join(names), _NAME_WIDTH)
-    return name, maintainer, *(f"{number:,}" for number in numbers), f"{done.seconds:.3f}"
+    return name, maintainer, *(f"{number:,}" for number in numbers), f"{statistics.seconds:.3f}"
 
 
 def _aligned(cells: tuple[str, ...], widths: list[int]) -> list[str]:
@@ -233,16 +240,16 @@ class Commits:
             return
         positions = {id(rule): position for position, rule in enumerate(after)}
         rules = self.tally.rules
-        kept = {
+        remaining = {
             positions.get(id(rule), -1): rules[position]
             for position, rule in enumerate(before)
             if position in rules
         }
-        kept.pop(-1, None)
+        remaining.pop(-1, None)
         # Counts of the present transaction have the new numbers already, for rules that came with it.
         new = {position: counted for position, counted in rules.items() if position >= len(before)}
         rules.clear()
-        rules.update({**new, **kept})
+        rules.update({**new, **remaining})
 
     def report_failure(self, work: LoadedProgram) -> None:
         """Print what was committed before the stream ended with an error."""
@@ -266,7 +273,9 @@ class Commits:
                 work.messages.say(line)
             work.messages.say(_applied(self.tally))
             if self.tally.markings or work.options.marking in MARKINGS:
-                work.messages.say(_marked(self.tally, registry.keeps_closures(work.maintainer, work.marking)))
+                work.messages.say(
+                    _marked(self.tally, maintenance.keeps_closures(work.maintainer, work.marking))
+                )
             if self.seconds:
                 middle, longest = duration(median(self.seconds)), duration(max(self.seconds))
                 work.messages.say(f"a commit took {middle} in the median, {longest} at most")
@@ -317,7 +326,9 @@ def _marked(tally: Tally, keeps_closures: bool) -> str:
     closures = "" if keeps_closures else "; closures are left to rules while marking"
     if not tally.markings:
         return f"marked every update that changes facts only{closures}"
-    marked = sum(times for made, times in tally.markings.items() if made.is_marked)
-    said = [f"{'' if made.is_marked else 'not '}{n:,}: {made.reason}" for made, n in tally.markings.items()]
+    marked = sum(times for choice, times in tally.markings.items() if choice.is_marked)
+    parts = [
+        f"{'' if choice.is_marked else 'not '}{n:,}: {choice.reason}" for choice, n in tally.markings.items()
+    ]
     updates = counted(sum(tally.markings.values()), "update")
-    return f"marked {marked:,} of {updates} ({'; '.join(said)}){closures}"
+    return f"marked {marked:,} of {updates} ({'; '.join(parts)}){closures}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter, sleep
 from typing import Final
@@ -36,6 +36,7 @@ from tidelog.io.rejects import OnError
 from tidelog.logic.program import Predicate, Program, facts_by_predicate
 from tidelog.logic.values import Value
 from tidelog.reasoner.delta import Delta, counts
+from tidelog.records import dataclass
 
 POLL_SECONDS: Final = 0.1
 
@@ -95,10 +96,10 @@ class ProgramWatch:
 
     def _stamps(self) -> Stamps:
         """Return when each file that matters was written; a missing one has no stamp."""
-        named = [Path(self.work.options.program), *self._sources, *self.work.options.data]
+        paths = [Path(self.work.options.program), *self._sources, *self.work.options.data]
         imported = [path for _, path in _imported(self._good.program)]
         stamps = {}
-        for path in (*named, *imported, *data_files(path for path in named if path.is_dir())):
+        for path in (*paths, *imported, *data_files(path for path in paths if path.is_dir())):
             try:
                 status = path.stat()
             except OSError:
@@ -137,24 +138,26 @@ class ProgramWatch:
             if not outputs_unknown(error):
                 raise
         before = self._good.program
-        known = {name: replace(before.predicates[name], span=None) for name in _outputs(before)}
-        program = load_program(options.program, parameters(options), known, sandbox_of(options))
+        former_outputs = {name: replace(before.predicates[name], span=None) for name in _outputs(before)}
+        program = load_program(options.program, parameters(options), former_outputs, sandbox_of(options))
         explicit = {fact.predicate for fact in program.facts}
         filled = {*program.derived, *explicit, *(transfer.predicate for transfer in program.imports)}
-        left = [item for name, item in known.items() if name not in filled and name in _outputs(program)]
-        self.work.messages.diagnose([_empty(predicate) for predicate in left])
+        unfilled = [
+            item for name, item in former_outputs.items() if name not in filled and name in _outputs(program)
+        ]
+        self.work.messages.diagnose([_empty(predicate) for predicate in unfilled])
         return program
 
     def _apply(self, after: WatchedFiles, start: float) -> None:
         if _same_columns(self._good.program, after.program):
             delta = self._change(after)
-            said = f"{delta}" if not delta else f"{delta}  ({by_predicate(delta)})"
-            self.work.messages.say(f"{said}  {duration(perf_counter() - start)}")
+            summary = f"{delta}" if not delta else f"{delta}  ({by_predicate(delta)})"
+            self.work.messages.say(f"{summary}  {duration(perf_counter() - start)}")
             self._show(delta)
         else:
             added, removed = self._begin_anew(after)
-            said = f"columns have changed, so everything was recomputed: {counts(added, removed)}"
-            self.work.messages.say(f"{said}  {duration(perf_counter() - start)}")
+            summary = f"columns have changed, so everything was recomputed: {counts(added, removed)}"
+            self.work.messages.say(f"{summary}  {duration(perf_counter() - start)}")
             self._show(None)
 
     def _change(self, after: WatchedFiles) -> Delta:
@@ -256,7 +259,7 @@ def _sources(program: Program) -> set[Path]:
 def _same_columns(before: Program, after: Program) -> bool:
     """Whether the predicates that both programs have are of the same columns."""
     return all(
-        (known.arity, known.types) == (before.predicates[name].arity, before.predicates[name].types)
-        for name, known in after.predicates.items()
+        (predicate.arity, predicate.types) == (before.predicates[name].arity, before.predicates[name].types)
+        for name, predicate in after.predicates.items()
         if name in before.predicates
     )

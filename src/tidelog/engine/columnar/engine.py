@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from tidelog.data.dictionary import Dictionary
 from tidelog.engine.columnar.closures.maintained_closures import ColumnarClosures
@@ -17,8 +16,9 @@ from tidelog.engine.columnar.transactions.counters import InstanceCounters
 from tidelog.engine.columnar.transactions.marks import ColumnarMarks
 from tidelog.engine.columnar.transactions.rank_loop import ColumnarRankLoop
 from tidelog.engine.columnar.transactions.transactions import Transactions
-from tidelog.engine.limits import ActiveLimits
+from tidelog.engine.interrupts import ActiveLimits
 from tidelog.engine.protocol import EngineParts
+from tidelog.records import dataclass
 
 # What each part knows of relations; everything else in a part stays when an engine is renewed.
 STATE = {

@@ -103,23 +103,62 @@ ALL_ROWS, OLD_ROWS, CURRENT_ROWS = range(3)
     FROM_STATED_MARK,  # of one that stays if it is true and not marked
 ) = range(8)
 
-# ---- expression words: (operation, argument)
+# ---- expression words: (operation, argument), in postfix order
 (
+    X_PYTHON,  # not compiled: Python computes every row
     X_LOAD,
     X_CONSTANT,
+    # One operand.
+    X_TEST,  # the last word of a test: whether the operand is true, or false if the argument is 1
+    X_IS_KIND,  # whether its kind is in the set of bits that the argument is
+    X_IS_INTEGER,
+    X_NOT,
+    X_NEGATE,
+    X_ABS,
+    X_ROUND,
+    X_CEIL,
+    X_FLOOR,
+    X_SQRT,
+    X_TO_INTEGER,
+    X_TO_DECIMAL,
+    X_TO_DOUBLE,
+    X_TO_BOOLEAN,
+    X_YEAR,
+    X_MONTH,
+    X_DAY,
+    X_HOURS,
+    X_MINUTES,
+    X_SECONDS,
+    X_TO_DATE,
+    X_TO_DATETIME,
+    # Two operands.
     X_ADD,
     X_SUBTRACT,
     X_MULTIPLY,
     X_DIVIDE,
-    X_NEGATE,
+    X_REMAINDER,
+    X_POWER,
+    X_LOG,
+    X_BIT_AND,
+    X_BIT_OR,
+    X_BIT_XOR,
+    X_SHIFT_LEFT,
+    X_SHIFT_RIGHT,
+    X_SHIFT_RIGHT_UNSIGNED,
     X_EQUAL,
     X_UNEQUAL,
     X_LESS,
     X_LESS_EQUAL,
     X_GREATER,
     X_GREATER_EQUAL,
-    X_PYTHON,  # not compiled: Python computes every row
-) = range(14)
+    X_AND,
+    X_OR,
+    X_LEAST,
+    X_GREATEST,
+    X_COALESCE,
+    # Three operands.
+    X_IF,
+) = range(50)
 NO_VALUE, ASK_PYTHON = -1, -2
 
 # ---- Z: the state of one running plan
@@ -205,4 +244,5 @@ Z_SIZE = Z_ROWS + MOST_STEPS + 2
     GROW_LISTS,
     GROW_INDEX,
     ASSEMBLE,  # an entry's plan has no words yet
-) = range(9)
+    LEAVE,  # a round that Python must run
+) = range(10)

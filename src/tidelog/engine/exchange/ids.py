@@ -1,6 +1,6 @@
-"""What tasks send one another: rows, what they have counted of the given facts, and errors.
+"""The messages of tasks: rows, counts of the given facts, and errors.
 
-A task has dense ids for values. On the wire rows hold hashes, and a value that the other task may not know
+A task has dense ids for values. On the wire rows have hashes, and a value that the other task may not know
 is described once. A parcel is what one task sends another in a round: rows of several relations. It lists the
 distinct values of its rows once, by hash; the rows are numbers into that list (`Values.pack`, `unpack`).
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import log
 from typing import Any, Final
 
@@ -32,6 +31,7 @@ from tidelog.logic.program import Program
 from tidelog.logic.type_inference import Columns
 from tidelog.logic.types import types_of_kinds
 from tidelog.logic.values import Kind, Value
+from tidelog.records import dataclass
 from tidelog.rewrite.localise import Sizes
 from tidelog.rewrite.localise_plans import constants_of
 from tidelog.rewrite.localise_rules import has_sums
@@ -86,27 +86,27 @@ class ParcelRows:
 
 
 class Values:
-    """The values of a dictionary by their hashes, and which of them other tasks know."""
+    """The values of a dictionary by their hashes, and the tasks that know each."""
 
     def __init__(self, dictionary: Dictionary, tasks: int, seed: int, bits: int = 64) -> None:
         self.dictionary = dictionary
         self.seed = seed
         self.told = 0  # values described, in all parcels
         self._mask = -1 if bits == 64 else (1 << bits) - 1
-        self._known = 0  # entries of the dictionary whose hashes are known
+        self._hashed = 0  # entries of the dictionary whose hashes are known
         self._width = (tasks + 7) // 8
         self.hashes: npt.NDArray[np.int64] = memory.empty(FIRST_CAPACITY, np.int64)
-        self._numbers: Ids = memory.zeros(FIRST_CAPACITY, np.int32)  # 1 + number in the parcel in the making
+        self._numbers: Ids = memory.zeros(FIRST_CAPACITY, np.int32)  # 1 + number in the current parcel
         self._is_sent = memory.zeros(FIRST_CAPACITY * self._width, np.uint8)  # a bit for each task
         self._slots: Ids = memory.zeros(2 * FIRST_CAPACITY, np.int32)
 
     def know(self, more: int = 0) -> None:
         """Hash new values of the dictionary, with room for about `more` more; raise Collision."""
         count = len(self.dictionary)
-        if count > self._known:
+        if count > self._hashed:
             self._grow(count)
             words = self.dictionary.words
-            owner_kernels.hash_entries(words, self._known, count, self.seed, self._mask, self.hashes)
+            owner_kernels.hash_entries(words, self._hashed, count, self.seed, self._mask, self.hashes)
             self._enter(count, more)
 
     def _grow(self, count: int) -> None:
@@ -115,22 +115,22 @@ class Values:
             size = 2 * count
             sent = memory.zeros(size * self._width, np.uint8)
             sent[: len(self._is_sent)] = self._is_sent
-            self.hashes, self._is_sent = memory.grown(self.hashes, self._known, size), sent
-            self._numbers = memory.zeros(size, np.int32)  # no parcel is in the making
+            self.hashes, self._is_sent = memory.grown(self.hashes, self._hashed, size), sent
+            self._numbers = memory.zeros(size, np.int32)  # there is no current parcel
 
     def _enter(self, count: int, more: int = 0) -> None:
         """Index the first `count` values by hash, with about `more` to follow; raise Collision."""
-        first = self._known
+        first = self._hashed
         if count > LOAD * len(self._slots):
             self._slots = memory.zeros(1 << (2 * (count + more)).bit_length(), np.int32)
             first = 0
         slots = self._slots
-        twice = int(
+        collision = int(
             owner_kernels.enter(self.hashes, slots.ctypes.data, len(slots), self._shift, first, count)
         )
-        if twice >= 0:
-            raise self._collision(twice)
-        self._known = count
+        if collision >= 0:
+            raise self._collision(collision)
+        self._hashed = count
 
     @property
     def _shift(self) -> int:
@@ -147,17 +147,17 @@ class Values:
         owner_kernels.by_owner(column, self.hashes, tasks, rows, starts)
         return [rows[starts[task] : starts[task + 1]] for task in range(tasks)]
 
-    def pack(self, several: Sequence[ParcelRows], task: int | None) -> tuple[Any, ...]:
+    def pack(self, groups: Sequence[ParcelRows], task: int | None) -> tuple[Any, ...]:
         """Return the parcel for a task, which then knows the values in it; one for all describes every value.
 
         The hashes of all values are known.
         """
-        total = sum(rows.count * len(rows.columns) for rows in several)
+        total = sum(rows.count * len(rows.columns) for rows in groups)
         numbers = np.empty(total, np.int32)
-        listed = np.empty(min(total, self._known), np.int32)
-        heads = np.empty(HEAD * len(several), np.int64)
+        listed = np.empty(min(total, self._hashed), np.int32)
+        heads = np.empty(HEAD * len(groups), np.int64)
         count = place = 0
-        for number, rows in enumerate(several):
+        for number, rows in enumerate(groups):
             heads[HEAD * number : HEAD * (number + 1)] = rows.relation, len(rows.columns), rows.count
             chosen = NO_ROWS if rows.chosen is None else rows.chosen
             for column in rows.columns:
@@ -193,7 +193,7 @@ class Values:
         return np.concatenate((listed, missing))
 
     def _describe(self, listed: Ids, new: npt.NDArray[np.int64]) -> tuple[Any, ...]:
-        """Return what values at these places of the list are."""
+        """Return the descriptions of the values at these places of the list."""
         words, ids = self.dictionary.words, listed[new]
         kinds, extras = np.empty(len(ids), np.uint8), np.empty(len(ids), np.int32)
         sent, offsets = np.empty(len(ids), np.int64), np.empty(len(ids) + 1, np.int64)
@@ -207,7 +207,7 @@ class Values:
         return new.astype(np.int32), kinds, extras, sent, texts
 
     def _mark(self, ids: Ids, task: int) -> None:
-        """Note that a task knows these values."""
+        """Record that a task knows these values."""
         self._is_sent[ids.astype(np.int64) * self._width + (task >> 3)] |= 1 << (task & 7)
 
     def unpack(self, parcel: Sequence[Any], task: int | None) -> Iterator[ParcelRows]:
@@ -245,9 +245,11 @@ class Values:
         dictionary, new = self.dictionary, ids[places] < 0
         dictionary.grow(int(np.count_nonzero(new)), int(words[new & IS_TEXT[kinds]].sum()))
         at = texts.ctypes.data
-        done = int(owner_kernels.learn(dictionary.words, kinds, extras, words, offsets, at, places, 0, ids))
-        if done < 0:
-            raise self._collision(int(ids[places[-1 - done]]))
+        learned = int(
+            owner_kernels.learn(dictionary.words, kinds, extras, words, offsets, at, places, 0, ids)
+        )
+        if learned < 0:
+            raise self._collision(int(ids[places[-1 - learned]]))
         count = len(dictionary)
         self._grow(count)
         self.hashes[ids[places]] = hashes[places]
@@ -256,7 +258,7 @@ class Values:
 
 @dataclass(frozen=True)
 class Counts:
-    """What a task has counted of its part of the given facts: for each predicate, column and constant."""
+    """The counts of a task's part of the given facts: for each predicate, column and constant."""
 
     rows: npt.NDArray[np.int64]
     sketches: npt.NDArray[np.uint8]
@@ -284,7 +286,7 @@ class Counts:
 
 
 class Counting:
-    """What is counted of a program's given facts, so that all tasks make the same plan.
+    """The statistics of a program's given facts, from which all tasks make the same plan.
 
     Flajolet, Fusy, Gandouet, Meunier: HyperLogLog, AofA 2007, for distinct values of a column whose rows lie
     at several tasks: sketches are merged by the larger of each two registers.
@@ -317,11 +319,11 @@ class Counting:
             for part in parts:
                 owner_kernels.sketch(part, values.hashes, sketches[number])
                 if self.needs_kinds:
-                    found = np.flatnonzero(np.bincount(values.dictionary.kind[part]))
-                    kinds[number] |= sum(1 << kind for kind in found.tolist())
+                    kinds_present = np.flatnonzero(np.bincount(values.dictionary.kind[part]))
+                    kinds[number] |= sum(1 << kind for kind in kinds_present.tolist())
             if tasks > 1 and parts:
-                ids, about = _frequent(parts, tasks)
-                weights += about
+                ids, estimates = _frequent(parts, tasks)
+                weights += estimates
                 frequent.append(ParcelRows(number, (ids,), len(ids)))
         matching = [self._matching(given, values, *each) for each in self.constants]
         return Counts(
@@ -354,52 +356,54 @@ class Counting:
             if rows[column[0]]
         }
         heavy, weights = self._heavy(counts, values, rows, tasks)
-        known = {each: count for each, count in zip(self.constants, matching, strict=True) if rows[each[0]]}
-        return Sizes(rows, distinct, known, weights, self._types(counts)), heavy
+        counts_of_constants = {
+            each: count for each, count in zip(self.constants, matching, strict=True) if rows[each[0]]
+        }
+        return Sizes(rows, distinct, counts_of_constants, weights, self._types(counts)), heavy
 
     def _types(self, counts: Sequence[Counts]) -> dict[str, Columns]:
         """Return the types of given facts, of the predicates that are read, where these matter."""
-        found: dict[str, Columns] = {}
+        types_of: dict[str, Columns] = {}
         masks = np.bitwise_or.reduce([each.kinds for each in counts]).tolist() if self.needs_kinds else ()
         for (name, _), mask in zip(self.columns, masks, strict=False):
             types = types_of_kinds(kind for kind in Kind if mask >> kind & 1)
-            found[name] = (*found.get(name, ()), types)
-        return found
+            types_of[name] = (*types_of.get(name, ()), types)
+        return types_of
 
     def _heavy(
         self, counts: Sequence[Counts], values: Values, rows: Mapping[str, int], tasks: int
     ) -> tuple[dict[PredicateColumn, Ids], dict[PredicateColumn, int]]:
-        """Return values that more rows of a column have than half a task's share, and how many have them."""
-        found: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+        """Return values that occur in more rows of a column than half a task's share, and in how many."""
+        counts_of_values: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
         for each in counts:
             place = 0
             for part in values.unpack(each.frequent, None):
                 for identity in part.columns[0].tolist():
-                    found[part.relation][identity] += int(each.weights[place])
+                    counts_of_values[part.relation][identity] += int(each.weights[place])
                     place += 1
         heavy: dict[PredicateColumn, Ids] = {}
         weights: dict[PredicateColumn, int] = {}
-        for number, about in found.items():
+        for number, value_counts in counts_of_values.items():
             column = self.columns[number]
             least = rows[column[0]] / (2 * tasks)
-            hashes = {identity: int(values.hashes[identity]) for identity in about}
-            often = sorted(
-                (identity for identity in about if about[identity] > least),
-                key=lambda identity: (-about[identity], hashes[identity]),
+            hashes = {identity: int(values.hashes[identity]) for identity in value_counts}
+            frequent = sorted(
+                (identity for identity in value_counts if value_counts[identity] > least),
+                key=lambda identity: (-value_counts[identity], hashes[identity]),
             )[:MOST_HEAVY]
-            if often and rows[column[0]] >= SKEWED_FROM:
-                heavy[column] = np.array(often, np.int32)
-                weights[column] = sum(about[identity] for identity in often)
+            if frequent and rows[column[0]] >= SKEWED_FROM:
+                heavy[column] = np.array(frequent, np.int32)
+                weights[column] = sum(value_counts[identity] for identity in frequent)
         return heavy, weights
 
 
 def _frequent(parts: Iterable[Ids], tasks: int) -> tuple[Ids, list[int]]:
-    """Return the values that seem frequent in a column, and about how many rows have each."""
+    """Return the values that seem frequent in a column, with the estimated number of rows of each."""
     column = np.concatenate([part[:: max(1, len(part) // SAMPLE)] for part in parts])
     size = sum(map(len, parts))
     ids, counts = np.unique(column, return_counts=True)
-    often = counts >= max(FEWEST, len(column) // (4 * tasks))
-    return ids[often], (counts[often] * (size / max(1, len(column)))).astype(np.int64).tolist()
+    is_frequent = counts >= max(FEWEST, len(column) // (4 * tasks))
+    return ids[is_frequent], (counts[is_frequent] * (size / max(1, len(column)))).astype(np.int64).tolist()
 
 
 def _estimate(registers: npt.NDArray[np.uint8]) -> float:

@@ -67,8 +67,8 @@ def derive(
                     seed=seed,
                     dictionary=dictionary,
                 )
-                for each in given:
-                    task.add(*each)
+                for part in given:
+                    task.add(*part)
                 task.run()
                 return task.collect(wanted), task
         except Collision:
@@ -128,7 +128,7 @@ def _known(pipe: IO[bytes] | None) -> IO[bytes]:
 
 
 def serve() -> None:
-    """Run as one of the processes: its order comes by standard input, from the process that started it."""
+    """Run as one of the processes; read the order from standard input, sent by the starting process."""
     order = pickle.load(sys.stdin.buffer)  # a pipe from the process that started this one
     listener = Listener()
     print(listener.address, flush=True)

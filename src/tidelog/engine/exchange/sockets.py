@@ -44,7 +44,7 @@ PATIENCE: Final = 60.0  # seconds
 BEATS: Final = 4  # heartbeats within the patience of others
 LOOK: Final = 0.2  # seconds between two checks of the limits while waiting
 FAREWELL: Final = 0.05  # seconds between two attempts to report a failure to others
-STEP: Final = 1 << 20  # bytes that are sent at once
+STEP: Final = 1 << 20  # bytes per call of `send`
 PROVING: Final = 5.0  # seconds that a stranger may take to prove who it is
 MAGIC: Final = b"tidelog1"
 HELLO: Final = struct.Struct("<8sI32s32s")  # magic, number, attempt, nonce
@@ -73,7 +73,7 @@ Point = tuple[int, int] | None
 
 
 class Lost(TidelogError):  # noqa: N818 - what became of a task
-    """A task is gone, or was never there; the run can be tried again."""
+    """A task has ended or never started; the run can be tried again."""
 
     exit_code = 5
 
@@ -83,7 +83,7 @@ class HandshakeRefused(Exception):  # noqa: N818 - what became of an attempt
 
 
 def lost(message: str, help: str | None = None) -> Lost:
-    """Return the error that a task is gone."""
+    """Return the error for a task that has ended."""
     return Lost(Diagnostic(codes.LOST, message, help=help))
 
 
@@ -110,13 +110,13 @@ class Listener:
         All have the same secret and attempt. With a certificate, which all have too, connections are
         encrypted. Raises `Lost` if some task does not come.
         """
-        known = _Credentials(number, secret, hashlib.sha256(attempt.encode()).digest(), certificate)
+        credentials = _Credentials(number, secret, hashlib.sha256(attempt.encode()).digest(), certificate)
         deadline = monotonic() + patience
         peers: dict[int, Connection] = {}
         try:
             for peer in range(number):
-                peers[peer] = _connect(addresses[peer], peer, known, deadline)
-            self._accept(peers, len(addresses), known, deadline)
+                peers[peer] = _connect(addresses[peer], peer, credentials, deadline)
+            self._accept(peers, len(addresses), credentials, deadline)
         except BaseException:
             for connection in peers.values():
                 connection.close()
@@ -129,33 +129,39 @@ class Listener:
         """Wait for no other task."""
         self._socket.close()
 
-    def _accept(self, peers: dict[int, Connection], count: int, known: _Credentials, deadline: float) -> None:
+    def _accept(
+        self, peers: dict[int, Connection], count: int, credentials: _Credentials, deadline: float
+    ) -> None:
         """Wait for the tasks with higher numbers; any other connection is refused."""
         while len(peers) < count - 1:
             self._socket.settimeout(max(0.01, deadline - monotonic()))
             try:
                 stranger, _ = self._socket.accept()
             except TimeoutError:
-                missing = [str(each) for each in range(count) if each not in peers and each != known.number]
-                raise lost(f"task {known.number} timed out waiting for task {', '.join(missing)}") from None
+                missing = [
+                    str(other) for other in range(count) if other not in peers and other != credentials.number
+                ]
+                raise lost(
+                    f"task {credentials.number} timed out waiting for task {', '.join(missing)}"
+                ) from None
             stranger.settimeout(PROVING)
             try:
-                peer, connection = known.welcome(stranger, range(known.number + 1, count), peers)
+                peer, connection = credentials.welcome(stranger, range(credentials.number + 1, count), peers)
             except (OSError, HandshakeRefused):
                 stranger.close()
             else:
                 peers[peer] = connection
 
 
-def _connect(address: str, peer: int, known: _Credentials, deadline: float) -> Connection:
+def _connect(address: str, peer: int, credentials: _Credentials, deadline: float) -> Connection:
     host, _, port = address.rpartition(":")
     try:
         connection = socket.create_connection((host, int(port)), max(0.01, deadline - monotonic()))
-        return known.present(connection, peer)
+        return credentials.present(connection, peer)
     except HandshakeRefused as refused:
-        raise lost(f"task {peer} at {address} refuses task {known.number}: {refused}") from None
+        raise lost(f"task {peer} at {address} refuses task {credentials.number}: {refused}") from None
     except OSError as error:
-        raise lost(f"task {known.number} cannot reach task {peer} at {address}: {error}") from None
+        raise lost(f"task {credentials.number} cannot reach task {peer} at {address}: {error}") from None
 
 
 class _Credentials:
@@ -171,15 +177,15 @@ class _Credentials:
         """Prove to a listening task that this one belongs to the run, and check its proof."""
         try:
             connection = self._encrypted(connection, is_server=False)
-            mine = self._hello(connection)
-            theirs = _received(connection, HELLO.size)
-            connection.sendall(self._proof(b"newcomer", mine, theirs))
+            own_hello = self._hello(connection)
+            peer_hello = _received(connection, HELLO.size)
+            connection.sendall(self._proof(b"newcomer", own_hello, peer_hello))
             verdict = _received(connection, 1)[0]
             if verdict != WELCOME:
                 raise HandshakeRefused("it runs another attempt" if verdict == LATE else "the secrets differ")
             proof = _received(connection, DIGEST)
-            self._check(theirs, range(peer, peer + 1))
-            if not hmac.compare_digest(proof, self._proof(b"host", mine, theirs)):
+            self._check(peer_hello, range(peer, peer + 1))
+            if not hmac.compare_digest(proof, self._proof(b"host", own_hello, peer_hello)):
                 raise HandshakeRefused("the secrets differ")
         except BaseException:
             connection.close()
@@ -187,29 +193,31 @@ class _Credentials:
         return connection
 
     def welcome(
-        self, connection: Connection, numbers: range, there: Mapping[int, Any]
+        self, connection: Connection, numbers: range, connected: Mapping[int, Any]
     ) -> tuple[int, Connection]:
         """Return the number and the connection of a task that has proved that it belongs to the run."""
         connection = self._encrypted(connection, is_server=True)
         try:
-            return self._welcomed(connection, numbers, there), connection
+            return self._welcomed(connection, numbers, connected), connection
         except BaseException:
             connection.close()
             raise
 
-    def _welcomed(self, connection: Connection, numbers: range, there: Mapping[int, Any]) -> int:
-        theirs = _received(connection, HELLO.size)
-        mine = self._hello(connection)
+    def _welcomed(self, connection: Connection, numbers: range, connected: Mapping[int, Any]) -> int:
+        peer_hello = _received(connection, HELLO.size)
+        own_hello = self._hello(connection)
         proof = _received(connection, DIGEST)
         try:
-            peer = self._check(theirs, numbers)
+            peer = self._check(peer_hello, numbers)
         except HandshakeRefused:
             connection.sendall(bytes([LATE]))
             raise
-        if peer in there or not hmac.compare_digest(proof, self._proof(b"newcomer", theirs, mine)):
+        if peer in connected or not hmac.compare_digest(
+            proof, self._proof(b"newcomer", peer_hello, own_hello)
+        ):
             connection.sendall(bytes([STRANGER]))
             raise HandshakeRefused("the secrets differ")
-        connection.sendall(bytes([WELCOME]) + self._proof(b"host", theirs, mine))
+        connection.sendall(bytes([WELCOME]) + self._proof(b"host", peer_hello, own_hello))
         return peer
 
     def _encrypted(self, connection: Connection, *, is_server: bool) -> Connection:
@@ -233,17 +241,17 @@ class _Credentials:
 
 
 def _received(connection: Connection, size: int) -> bytes:
-    found = b""
-    while len(found) < size:
-        more = connection.recv(size - len(found))
-        if not more:
+    data = b""
+    while len(data) < size:
+        chunk = connection.recv(size - len(data))
+        if not chunk:
             raise HandshakeRefused("it closed the connection")
-        found += more
-    return found
+        data += chunk
+    return data
 
 
 class Frame:
-    """What one task sends another in a round: a word, and parts of any size."""
+    """The message of one task to another in a round: a word, and parts of any size."""
 
     __slots__ = ("parts", "word")
 
@@ -256,11 +264,11 @@ NOTHING: Final = Frame(0)
 
 
 class _Peer:
-    """A connection: what waits to be sent, and what has been received of a frame. Mutable."""
+    """A connection, with data to send and the received part of a frame. Mutable."""
 
     def __init__(self, number: int, connection: Connection) -> None:
         connection.setblocking(False)
-        with suppress(OSError):  # pairs of sockets of one process have no such thing
+        with suppress(OSError):  # socket pairs within a process have no such option
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.number = number
         self.connection = connection
@@ -269,7 +277,7 @@ class _Peer:
         self.heard = monotonic()
         self.is_watched = False  # for room to send
         self.is_closed = False
-        self.has_left = False  # it has all it needs, and may be gone
+        self.has_left = False  # it has received everything and may have ended
         self._parts: list[Bytes] = []
         self._begin()
 
@@ -284,7 +292,7 @@ class _Peer:
 
     def enqueue(self, kind: int, frame: Frame) -> int:
         """Queue a frame for sending; return the size of its parts in bytes."""
-        # What is empty has no bytes to show, if it has more than one dimension.
+        # An empty array with more than one dimension cannot be cast to bytes.
         views = [memoryview(part).cast("B") if len(part) else memoryview(b"") for part in frame.parts]
         sizes = struct.pack(f"<{len(views)}Q", *map(len, views))
         self.outgoing.append(memoryview(HEAD.pack(kind, len(views), frame.word) + sizes))
@@ -292,7 +300,7 @@ class _Peer:
         return sum(map(len, views))
 
     def send(self) -> None:
-        """Send as much as there is room for."""
+        """Send as much as possible without blocking."""
         while self.outgoing:
             view = self.outgoing[0]
             try:
@@ -319,7 +327,7 @@ class _Peer:
                 self._take_part()
 
     def _take_part(self) -> None:
-        """Go on after a part that is complete."""
+        """Continue with the next part after a complete one."""
         if self._head is None:
             kind, count, word = HEAD.unpack(self._view)
             self._head = kind, word
@@ -359,7 +367,7 @@ class Mesh:
         self.count = len(peers) + 1
         self.patience = patience
         self.sent = 0  # bytes
-        self.check: Callable[[], None] = _proceed  # called while others are waited for; may raise
+        self.check: Callable[[], None] = _proceed  # called while waiting for others; may raise
         self._peers = {each: _Peer(each, connection) for each, connection in peers.items()}
         self._selector = selectors.DefaultSelector()
         for peer in self._peers.values():
@@ -389,17 +397,17 @@ class Mesh:
                     raise lost(f"task {number} ended before the others")
                 self.sent += peer.enqueue(DATA, frames.get(number, NOTHING))
                 self._send(peer)
-            begun = monotonic()
+            started = monotonic()
             while any(not peer.frames or peer.outgoing for peer in self._peers.values()):
                 self._turn(LOOK)
                 self.check()
-                self._check_patience(begun)
+                self._check_patience(started)
             return {number: peer.frames.popleft() for number, peer in self._peers.items()}
 
     def look(self) -> None:
-        """Check that others are still there, unless that was done just before. For tasks that work.
+        """Check that the other tasks are alive, unless this was checked recently, while computing.
 
-        One that has left is not lost: it has taken part in the last exchange, and works no more.
+        A task that has left is not lost: it has completed the last exchange.
         """
         if monotonic() - self._looked > LOOK:
             with self._lock:
@@ -407,9 +415,9 @@ class Mesh:
             self._looked = monotonic()
 
     def _leave(self) -> None:
-        """Notify all others that this task needs them no more, and read what they have sent meanwhile.
+        """Notify all others that this task no longer needs them, and read data that they have sent.
 
-        A connection that is closed before that loses what was sent last.
+        Closing a connection earlier loses the data sent last.
         """
         with self._lock:
             for peer in self._peers.values():
@@ -420,9 +428,9 @@ class Mesh:
                         peer.receive()
 
     def fail(self, frame: Frame) -> None:
-        """Notify all others that this task has failed, as far as they still listen.
+        """Notify all others that still listen that this task has failed.
 
-        A connection that is closed before all was received loses what was sent last: so others end it.
+        The others close the connections: closing one before all data is received loses the data sent last.
         """
         with self._lock:
             end = monotonic() + PROVING
@@ -432,7 +440,7 @@ class Mesh:
                 pass
 
     def _say(self, seconds: float) -> bool:
-        """Send what waits and drop what comes; return whether some task still listens."""
+        """Send queued data and drop received data; return whether some task still listens."""
         listening = [peer for peer in self._peers.values() if not peer.is_closed]
         for peer in listening:
             try:
@@ -452,7 +460,7 @@ class Mesh:
         return bool(listening)
 
     def close(self) -> None:
-        """End all connections; what has been sent arrives."""
+        """Close all connections; sent data still arrives."""
         self._closed.set()
         with self._lock:
             for peer in self._peers.values():
@@ -462,7 +470,7 @@ class Mesh:
             self._selector.close()
 
     def _turn(self, seconds: float, may_leave: bool = False) -> None:
-        """Send and receive what can be, waiting no longer than this for it."""
+        """Send and receive as much as possible, waiting at most this long."""
         for key, events in self._selector.select(seconds):
             peer: _Peer = key.data
             if events & selectors.EVENT_WRITE:
@@ -489,12 +497,12 @@ class Mesh:
             peer.is_watched = wants_room
 
     def _receive_last(self, peer: _Peer) -> None:
-        """Receive what a task has sent before it closed the connection: perhaps why."""
+        """Receive the data that a task sent before it closed the connection, perhaps the reason."""
         with suppress(OSError):
             peer.receive()
 
     def _lose(self, peer: _Peer, error: OSError) -> None:
-        """Go on without a task, if nothing is awaited from it any more."""
+        """Continue without a task from which no data is awaited."""
         self._forget(peer)
         if peer.outgoing or not peer.frames:
             raise lost(f"task {peer.number} is gone: {error}", "the log of that task says why") from None
@@ -505,15 +513,15 @@ class Mesh:
             with suppress(KeyError, ValueError):
                 self._selector.unregister(peer.connection)
 
-    def _check_patience(self, begun: float) -> None:
-        """Raise if a task from which something is awaited has sent nothing for too long."""
+    def _check_patience(self, started: float) -> None:
+        """Raise if a task from which data is awaited has sent none for too long."""
         now = monotonic()
         for peer in self._peers.values():
-            if not peer.frames and now - max(peer.heard, begun) > self.patience:
+            if not peer.frames and now - max(peer.heard, started) > self.patience:
                 raise lost(f"task {peer.number} has not responded for {self.patience:g} s")
 
     def _send_heartbeats(self) -> None:
-        """Send others a heartbeat from time to time; what is awaited is one by itself."""
+        """Send the others a heartbeat periodically; awaited data counts as one."""
         while not self._closed.wait(self.patience / BEATS):
             if self._lock.acquire(blocking=False):
                 try:
@@ -559,7 +567,7 @@ def context_of(certificate: bytes, is_server: bool) -> ssl.SSLContext:
     """Return the context of one side for TLS: it shows this certificate, and accepts no other."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if is_server else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False  # what has the key is a task of this run, wherever it runs
+    context.check_hostname = False  # any holder of the key is a task of this run, on any host
     context.verify_mode = ssl.CERT_REQUIRED
     text = certificate.decode()
     context.load_verify_locations(cadata=text[text.index("-----BEGIN CERTIFICATE") :])
@@ -593,12 +601,12 @@ def _sum(left: Point, right: Point) -> Point:
 
 
 def _times(factor: int, point: Point) -> Point:
-    found: Point = None
+    result: Point = None
     while factor:
         if factor & 1:
-            found = _sum(found, point)
+            result = _sum(result, point)
         point, factor = _sum(point, point), factor >> 1
-    return found
+    return result
 
 
 def _signature(secret: int, signed: bytes) -> bytes:

@@ -1,9 +1,9 @@
-"""One of the tasks that derive a program together, each on its part of the facts. Mutable.
+"""A task of a distributed derivation, with its part of the facts. Mutable.
 
-Begin with `ExchangeTask.run`. A task is given any part of the given facts. All tasks send one another what
-they have counted, make the same plan of it (`_make_plan`), and send given facts to the owners of each copy
-(`_send_given`). Then they derive in rounds (`_derive`): each task derives all that follows from what it has,
-and sends what is new to where it belongs; what was put into an outbox is sent and forgotten.
+Begin with `ExchangeTask.run`. A task receives any part of the given facts. All tasks exchange their counts,
+make the same plan from them (`_make_plan`), and send given facts to the owners of each copy (`_send_given`).
+Then they derive in rounds (`_derive`): each task derives all consequences of its facts and sends new facts to
+the tasks that own them; facts in an outbox are sent and deleted.
 
 Invariant: when `run` ends, the home copies at all tasks together hold the facts of the program.
 """
@@ -37,7 +37,7 @@ from tidelog.engine.exchange.ids import (
 )
 from tidelog.engine.exchange.sockets import Frame, Mesh, PeerFailed
 from tidelog.engine.fixpoint import Fed
-from tidelog.engine.limits import Limits
+from tidelog.engine.interrupts import Limits
 from tidelog.errors import Diagnostic, ProgramError, TidelogError, codes
 from tidelog.logic.program import Program
 from tidelog.logic.values import integer
@@ -47,9 +47,9 @@ Ids = npt.NDArray[np.int32]
 Integers = npt.NDArray[np.int64]
 
 LARGE: Final = 1 << 14  # rows of an outbox whose memory is given back
-PASS: Final = 1 << 18  # values of given facts that a task sends at once, about …
-MOST_PASSES: Final = 64  # … unless these passes do not suffice: then it sends more at once …
-LARGEST_PASS: Final = 1 << 22  # … but no more than this
+PASS: Final = 1 << 18  # approximate number of values of given facts per pass …
+MOST_PASSES: Final = 64  # … unless this many passes are not enough: then a pass has more …
+LARGEST_PASS: Final = 1 << 22  # … but at most this many
 COUNTED, AGREED, GIVEN, DERIVED, COLLECTED, SHUFFLED, BROADCAST, GATHERED = range(8)  # stages of a run
 TO_LAST: Final = -1  # the task behind the owners
 Extended = tuple[Sequence[Ids], Sequence[Integers], int]  # columns of ids, columns of integers, and rows
@@ -80,7 +80,7 @@ class ExchangeTask:
         self.program = program
         self.mesh = mesh
         self.owners = mesh.count if owners is None else owners
-        self.sizes = sizes  # that are planned for, instead of those that are counted
+        self.sizes = sizes  # to plan for, instead of counted ones
         self.rounds = 0
         self._limits = Limits(Tally(), timeout, max_facts)
         binary = sum(predicate.arity == 2 for predicate in program.predicates.values())
@@ -94,13 +94,13 @@ class ExchangeTask:
         self._seed = int.from_bytes(hashlib.sha256(f"{seed}".encode()).digest()[:8], "little", signed=True)
         self._bits = bits
         self._values = self.values_of(self._engine.storage.dictionary)
-        self._read = self._values
+        self._given_values = self._values
         if self._reader.storage.dictionary is not self._engine.storage.dictionary:
-            self._read = self.values_of(self._reader.storage.dictionary)
+            self._given_values = self.values_of(self._reader.storage.dictionary)
         self._given: dict[str, list[IdRows]] = {}
         self._values_sent = 0  # with the given facts
-        self._remote_facts = 0  # that other tasks have
-        self._extra_facts = 0  # that lie here, and are not in relations of this task
+        self._remote_facts = 0  # of other tasks
+        self._extra_facts = 0  # of this task outside of its relations
         self._plan: Localised | None = None
 
     @property
@@ -120,11 +120,11 @@ class ExchangeTask:
         return self._engine.storage.dictionary
 
     def translated(self, part: IdRows, values: Values) -> IdRows:
-        """Return rows of another dictionary's ids as ids of this task's own."""
+        """Translate rows from ids of another dictionary to ids of this task's."""
         values.know()
         columns, count = part
-        found = self._values.unpack(values.pack([ParcelRows(0, columns, count)], None), None)
-        rows = next(iter(found))
+        unpacked = self._values.unpack(values.pack([ParcelRows(0, columns, count)], None), None)
+        rows = next(iter(unpacked))
         return rows.columns, rows.count
 
     def values_of(self, dictionary: Dictionary) -> Values:
@@ -165,15 +165,15 @@ class ExchangeTask:
             self.load(name, [Batch(columns, len(rows))])
 
     def run(self) -> None:
-        """Derive all that follows from what all tasks were given.
+        """Derive all consequences of the facts given to all tasks.
 
-        Errors of one task are raised by all. `Collision` and `Lost` say that another attempt, with another
-        seed, may succeed.
+        All tasks raise an error of one task. After `Collision` and `Lost` another attempt, with another seed,
+        may succeed.
         """
         with self._sharing_errors(), self._limits.guarding():
             self.mesh.check = self._check_waiting
             self._add_program_facts()
-            memory.give_back()  # what was used to read given facts
+            memory.give_back()  # memory used to read given facts
             heavy = self._make_plan()
             self._engine.limits.check, self._engine.limits.budget = self._check_plan, self._limits.budget
             self._define_relations()
@@ -183,13 +183,13 @@ class ExchangeTask:
 
     def _make_plan(self) -> dict[PredicateColumn, Ids]:
         """Make the plan that all tasks make; return the frequent values of columns."""
-        # The part of the values sent by others that a task keeps in its dictionary: it owns one in `tasks`.
-        shares = self._read is self._values and self.owners > 1
-        self._read.know(len(self._read.dictionary) // self.owners if shares else 0)
+        # A task keeps the values that it owns in its dictionary: one in `tasks` of those sent by others.
+        shares = self._given_values is self._values and self.owners > 1
+        self._given_values.know(len(self._given_values.dictionary) // self.owners if shares else 0)
         counting = Counting(self.program)
-        mine = counting.count(self._given, self._read, self.owners)
-        received = self._swap(COUNTED, self._to_others(*mine.parts))
-        counts = [mine, *(mine.like(frame.parts) for _, frame in sorted(received.items()))]
+        own_counts = counting.count(self._given, self._given_values, self.owners)
+        received = self._swap(COUNTED, self._to_others(*own_counts.parts))
+        counts = [own_counts, *(own_counts.like(frame.parts) for _, frame in sorted(received.items()))]
         sizes, heavy = counting.sizes(counts, self._values, self.owners)
         try:
             self._plan = localise(self.program, self.sizes or sizes, self.owners)
@@ -202,7 +202,7 @@ class ExchangeTask:
         plan = self.plan
         self._names = sorted(plan.program.predicates)
         self._numbers = {name: number for number, name in enumerate(self._names)}
-        # What an outbox gives to a home here goes on to the other copies at once.
+        # Facts that an outbox adds to a home at this task are routed to the other copies in the same round.
         self._sources = sorted(plan.routes, key=lambda name: (name not in plan.outboxes, name))
         self._homes = [copies[0] for copies in plan.copies.values()]
         for predicate in plan.program.predicates.values():
@@ -224,8 +224,8 @@ class ExchangeTask:
         """Send the given facts to every copy of their relations; they follow no route."""
         values = sum(count * len(columns) for parts in self._given.values() for columns, count in parts)
         received = self._swap(GIVEN, self._to_others(np.array([values], np.int64))).values()
-        most = max((int(np.frombuffer(each.parts[0], np.int64)[0]) for each in received), default=0)
-        passes = _passes(max(values, most))
+        largest = max((int(np.frombuffer(each.parts[0], np.int64)[0]) for each in received), default=0)
+        passes = _passes(max(values, largest))
         waiting = _in_passes(self._given, values, passes)
         self._given = {}  # each part is dropped when it has been sent
         for parts in waiting:
@@ -233,12 +233,12 @@ class ExchangeTask:
             for name, columns, count in parts:
                 for copy in self.plan.copies[name]:
                     target = self._numbers[copy.relation]
-                    self._divide(columns, count, target, copy.place, self._read, parcels)
+                    self._divide(columns, count, target, copy.place, self._given_values, parcels)
             self._deliver(parcels)
-        if self._read is not self._values:
-            self._values_sent = self._read.told
-            self._read, self._reader = self._values, self._engine
-            memory.give_back()  # what was read, and what was sent
+        if self._given_values is not self._values:
+            self._values_sent = self._given_values.told
+            self._given_values, self._reader = self._values, self._engine
+            memory.give_back()  # memory of read and sent facts
         if self.is_owner:
             self._add_heavy(heavy)
             if self.plan.is_numbered:
@@ -249,14 +249,20 @@ class ExchangeTask:
     def _deliver(self, parcels: Mapping[int, Sequence[ParcelRows]]) -> None:
         """Send given facts in one pass, and add those that arrive."""
         me = self.mesh.number
-        frames = {task: Frame(0, self._read.pack(rows, task)) for task, rows in parcels.items() if task != me}
+        frames = {
+            task: Frame(0, self._given_values.pack(rows, task))
+            for task, rows in parcels.items()
+            if task != me
+        }
         arrived = list(parcels.get(me, ()))
-        if self._read is not self._values:
-            arrived = list(self._values.unpack(self._read.pack(arrived, me), None))
+        if self._given_values is not self._values:
+            arrived = list(self._values.unpack(self._given_values.pack(arrived, me), None))
         for task, frame in sorted(self._swap(GIVEN, frames).items()):
             if frame.parts:
-                # A task that drops its dictionary does not know later the values that it sends now.
-                arrived += self._values.unpack(frame.parts, task if self._read is self._values else None)
+                # A task that drops its dictionary will not know the values that it sends now.
+                arrived += self._values.unpack(
+                    frame.parts, task if self._given_values is self._values else None
+                )
         self._reserve(arrived)
         self._add(arrived)
 
@@ -270,7 +276,7 @@ class ExchangeTask:
             table.reserve(count, len(self._engine.storage.dictionary), given=True)
 
     def _add_heavy(self, heavy: Mapping[PredicateColumn, Ids]) -> None:
-        """Add the frequent values of columns, which all tasks know, where they belong."""
+        """Add the frequent values of columns, which all tasks know, to their relations."""
         for column, copies in self.plan.heavy.items():
             ids = heavy.get(column)
             if ids is None:
@@ -298,7 +304,7 @@ class ExchangeTask:
         values: Values,
         parcels: dict[int, list[ParcelRows]],
     ) -> None:
-        """Add rows to the parcels of the tasks where they belong."""
+        """Add rows to the parcels of the tasks that own them."""
         if self.owners == 1 or not isinstance(place, int):
             tasks = range(self.owners) if place is EVERYWHERE else range(1)
             for task in tasks:
@@ -310,7 +316,7 @@ class ExchangeTask:
                 parcels.setdefault(task, []).append(ParcelRows(number, columns, len(chosen), whole))
 
     def _derive(self) -> None:
-        """Derive and exchange until nothing is new anywhere, then open the next gate."""
+        """Derive and exchange until no task has new facts, then open the next gate."""
         if self.is_owner:
             self._fed.begin()
         gates = iter(self.plan.gates)
@@ -326,7 +332,7 @@ class ExchangeTask:
                 self._fed.close()
 
     def _exchange(self) -> tuple[list[ParcelRows], int]:
-        """Send what is new; return what arrived, and how many rows were sent or new at all tasks."""
+        """Send new rows; return received ones, and the number of rows sent or new at all tasks."""
         parcels: dict[int, list[ParcelRows]] = {}
         new = 0
         if self.is_owner:
@@ -343,20 +349,20 @@ class ExchangeTask:
         }
         self._empty_outboxes()
         self.rounds += 1
-        found = self._swap(DERIVED, frames)
-        heads = [np.frombuffer(frame.parts[0], np.int64).tolist() for frame in found.values()]
+        received = self._swap(DERIVED, frames)
+        heads = [np.frombuffer(frame.parts[0], np.int64).tolist() for frame in received.values()]
         self._remote_facts = sum(each[1] for each in heads)
         self._check()
         arrived = [
             rows
-            for task, frame in sorted(found.items())
+            for task, frame in sorted(received.items())
             if len(frame.parts) > 1
             for rows in self._values.unpack(frame.parts[1:], task)
         ]
         return arrived, moved + sum(each[0] for each in heads)
 
     def _empty_outboxes(self) -> None:
-        """Forget what has been sent; no rule reads it."""
+        """Delete sent facts, which no rule reads."""
         for outbox in self.plan.outboxes if self.is_owner else ():
             size = self._engine.storage.size(outbox)
             if size > LARGE:
@@ -400,7 +406,7 @@ class ExchangeTask:
     def collect(self, predicates: Sequence[str]) -> dict[str, list[tuple[Sequence[Ids], int]]]:
         """Send all facts of predicates to the task behind the owners; return them there, as ids."""
         with self._sharing_errors(), self._limits.guarding():
-            found: dict[str, list[tuple[Sequence[Ids], int]]] = {name: [] for name in predicates}
+            collected: dict[str, list[tuple[Sequence[Ids], int]]] = {name: [] for name in predicates}
             for name in predicates:
                 frames: dict[int, Frame] = {}
                 columns, count = self.columns(name)
@@ -411,26 +417,26 @@ class ExchangeTask:
                 for task, frame in sorted(self._swap(COLLECTED, frames).items()):
                     if frame.parts:
                         arrived = self._values.unpack(frame.parts, task)
-                        found[name] += [(rows.columns, rows.count) for rows in arrived]
-            return found
+                        collected[name] += [(rows.columns, rows.count) for rows in arrived]
+            return collected
 
     def shuffle(self, parts: Sequence[IdRows], place: Place) -> list[list[IdRows]]:
-        """Send rows to the owners of a column, once all is derived; return those that belong here.
+        """Send rows to the owners of a column after the derivation; return those that this task owns.
 
-        Every task gives as many parts as the others, perhaps empty ones.
+        All tasks pass the same number of parts, some perhaps empty.
         """
         with self._sharing_errors(), self._limits.guarding():
-            found = self.shuffle_with_integers([(columns, (), count) for columns, count in parts], place)
-            return [[(columns, count) for columns, _, count in several] for several in found]
+            received = self.shuffle_with_integers([(columns, (), count) for columns, count in parts], place)
+            return [[(columns, count) for columns, _, count in part] for part in received]
 
     def shuffle_with_integers(self, parts: Sequence[Extended], place: Place) -> list[list[Extended]]:
-        """Send rows of ids, with columns of integers; return those that belong here.
+        """Send rows of ids, with columns of integers; return those that this task owns.
 
         They go to the owners of a column, to all of them, or, with `TO_LAST`, to the task behind the owners.
         Before `run`, ids are those of given facts. Every task gives as many parts as the others, perhaps
         empty ones. To be called within `guarded`.
         """
-        values, me = self._read, self.mesh.number
+        values, me = self._given_values, self.mesh.number
         values.know()
         parcels: dict[int, list[ParcelRows]] = {}
         for number, (columns, _, count) in enumerate(parts):
@@ -439,20 +445,19 @@ class ExchangeTask:
             elif count:
                 self._divide(columns, count, number, place, values, parcels)
         integers = {
-            task: [_select(column, rows.chosen) for rows in several for column in parts[rows.relation][1]]
-            for task, several in parcels.items()
+            task: [_select(column, rows.chosen) for rows in groups for column in parts[rows.relation][1]]
+            for task, groups in parcels.items()
         }
-        mine = parcels.pop(me, [])
+        own_rows = parcels.pop(me, [])
         frames = {
-            task: Frame(0, (*values.pack(several, task), *integers[task]))
-            for task, several in parcels.items()
+            task: Frame(0, (*values.pack(groups, task), *integers[task])) for task, groups in parcels.items()
         }
         if values is not self._values:
-            mine = list(self._values.unpack(values.pack(mine, me), None))
-        arrived = [(mine, integers.get(me, []))]
+            own_rows = list(self._values.unpack(values.pack(own_rows, me), None))
+        arrived = [(own_rows, integers.get(me, []))]
         for task, frame in sorted(self._swap(SHUFFLED, frames).items()):
             if frame.parts:
-                # A task that drops its dictionary does not know later the values that it sends now.
+                # A task that drops its dictionary will not know the values that it sends now.
                 knows = task if values is self._values else None
                 rows = list(self._values.unpack(frame.parts[:PARTS], knows))
                 arrived.append((rows, [np.frombuffer(part, np.int64) for part in frame.parts[PARTS:]]))
@@ -534,8 +539,8 @@ class ExchangeTask:
         self.mesh.look()
 
     def _check_plan(self, found: int = 0, are_answers: bool = False) -> None:
-        """Raise the same within a plan: rows that it finds for an outbox may be known to other tasks, so only
-        these are counted.
+        """Check the limits within a plan: only its rows are counted, since rows for an outbox may be known to
+        other tasks.
         """
         self._limits.tally.loaded = 0
         self._limits.check(found)
@@ -553,11 +558,11 @@ class ExchangeTask:
         word = stage << 32 | self.rounds
         stamped = {task: Frame(word, frames[task].parts) for task in frames}
         every = {task: stamped.get(task, Frame(word)) for task in range(self.mesh.count)}
-        found = self.mesh.swap(every)
-        for task, frame in found.items():
+        received = self.mesh.swap(every)
+        for task, frame in received.items():
             if frame.word != word:
                 raise AssertionError(f"task {task} is at {frame.word >> 32}, not at {stage}")
-        return found
+        return received
 
     @contextmanager
     def _sharing_errors(self) -> Iterator[None]:
@@ -565,7 +570,7 @@ class ExchangeTask:
         try:
             yield
         except PeerFailed as failed:
-            self.mesh.fail(failed.frame)  # some may receive it from this task only
+            self.mesh.fail(failed.frame)  # some tasks may receive it only from this one
             spans = [rule.span for rule in self.program.rules] + [fact.span for fact in self.program.facts]
             raise error_of(failed.frame.parts[0], spans) from None
         except TidelogError as error:
@@ -593,14 +598,14 @@ def _by_part(
     arrived: Iterable[tuple[Sequence[ParcelRows], Sequence[Integers]]], widths: Sequence[int]
 ) -> list[list[Extended]]:
     """Return the rows of each part, with as many columns of integers as the part has."""
-    found: list[list[Extended]] = [[] for _ in widths]
-    for several, integers in arrived:
-        left = iter(integers)
-        for rows in several:
+    parts: list[list[Extended]] = [[] for _ in widths]
+    for groups, integers in arrived:
+        remaining = iter(integers)
+        for rows in groups:
             ids = [_select(column, rows.chosen) for column in rows.columns]
-            added = [next(left) for _ in range(widths[rows.relation])]
-            found[rows.relation].append((ids, added, rows.count))
-    return found
+            added = [next(remaining) for _ in range(widths[rows.relation])]
+            parts[rows.relation].append((ids, added, rows.count))
+    return parts
 
 
 def _passes(values: int) -> int:
@@ -614,13 +619,13 @@ def _passes(values: int) -> int:
 def _in_passes(
     given: dict[str, list[IdRows]], values: int, passes: int
 ) -> Iterator[list[tuple[str, Sequence[Ids], int]]]:
-    """Yield the rows of each pass, about as many values in each; empties what is given as it goes.
+    """Yield the rows of each pass, with about the same number of values; removes them from `given`.
 
-    Rows of a predicate stay together, so that tables grow seldom.
+    Rows of a predicate stay together, so that tables rarely grow.
     """
-    most = max(1, -(-values // passes))
-    found: list[tuple[str, Sequence[Ids], int]] = []
-    room, left = most, passes
+    pass_size = max(1, -(-values // passes))
+    rows: list[tuple[str, Sequence[Ids], int]] = []
+    room, passes_left = pass_size, passes
     while given:
         name, parts = next(iter(given.items()))
         columns, count = parts.pop()
@@ -629,13 +634,13 @@ def _in_passes(
         width = max(1, len(columns))
         first = 0
         while first < count:
-            end = count if left == 1 else min(count, first + max(1, room // width))
-            found.append((name, [column[first:end] for column in columns], end - first))
+            end = count if passes_left == 1 else min(count, first + max(1, room // width))
+            rows.append((name, [column[first:end] for column in columns], end - first))
             room -= (end - first) * width
             first = end
-            if room <= 0 and left > 1:
-                yield found
-                found, room, left = [], most, left - 1
-    yield found
-    for _ in range(left - 1):
+            if room <= 0 and passes_left > 1:
+                yield rows
+                rows, room, passes_left = [], pass_size, passes_left - 1
+    yield rows
+    for _ in range(passes_left - 1):
         yield []

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
@@ -18,6 +18,7 @@ from urllib.parse import quote, unquote_to_bytes
 from tidelog.logic import values
 from tidelog.logic.functions.function import Result, UnsupportedPattern, function
 from tidelog.logic.values import Kind, Value
+from tidelog.records import dataclass
 
 _TEXT = frozenset({Kind.STRING, Kind.LANGUAGE_STRING})
 # A character that is escaped, a class, the beginning of a group, or one character.
@@ -348,15 +349,21 @@ def substitute(whole: Value, pattern: Value, replacement: Value, flags: Value | 
     import pyarrow
     from pyarrow import compute
 
-    text, new, expression = text_of(whole), text_of(replacement), pattern_of(pattern, flags)
-    if text is None or new is None or expression is None or expression.matches_nothing:
+    text, rewriting = text_of(whole), template_of(pattern, replacement, flags)
+    if text is None or rewriting is None:
+        return None
+    given = pyarrow.scalar(text, pyarrow.string())
+    return _like(compute.replace_substring_regex(given, *rewriting).as_py(), whole)
+
+
+def template_of(pattern: Value, replacement: Value, flags: Value | None = None) -> tuple[str, str] | None:
+    """The pattern and replacement as RE2 writes them; None if there are none, or it matches nothing."""
+    new, expression = text_of(replacement), pattern_of(pattern, flags)
+    if new is None or expression is None or expression.matches_nothing:
         return None
     literally = flags is not None and "q" in str(flags.content)
     template = new.replace("\\", "\\\\") if literally else _template(new, expression.groups)
-    if template is None:
-        return None
-    given = pyarrow.scalar(text, pyarrow.string())
-    return _like(compute.replace_substring_regex(given, expression.written, template).as_py(), whole)
+    return None if template is None else (expression.written, template)
 
 
 def _template(replacement: str, groups: int) -> str | None:

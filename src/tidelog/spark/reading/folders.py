@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +34,7 @@ from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import giving_times
 from tidelog.logic.type_inference import infer
 from tidelog.logic.values import ColumnType
+from tidelog.records import dataclass
 from tidelog.spark.frames import quoted, union
 from tidelog.spark.maintenance import OPERATION
 from tidelog.spark.reading.source_columns import DELIMITED, source_of
@@ -50,51 +51,53 @@ WRITTEN: Final = (*DELIMITED_FORMATS, "parquet", "json", "jsonl")  # the formats
 
 @dataclass(frozen=True)
 class ProgramFrames:
-    """A program, and its imports and data files as frames. Nothing has been read yet."""
+    """A program, and its imports and data files as frames, which are lazy."""
 
-    given: BoundProgram
+    bound: BoundProgram
     frames: InputFrames
-    read: CombinedSources
+    sources: CombinedSources
 
     @contextmanager
     def rejecting(self) -> Iterator[None]:
-        """Raise what is wrong with rows that jobs of the block cannot read, if they must read all of them."""
+        """Raise the errors of rows that jobs in the block cannot read, if `OnError.FAIL`."""
         try:
             yield
         except (PySparkException, Py4JError) as error:
             if REJECTED not in str(error):
                 raise
             faults = RejectedRows(OnError.FAIL)
-            rows = union([each.rejects.select("place", "line", "code", "reason") for each in self._readings])
-            found = rows.limit(MOST_COUNTED).collect()  # no more of them are reported
-            for row in sorted(found, key=lambda row: (row.place.partition(":")[0], row.line or 0)):
+            rows = union(
+                [reading.rejects.select("place", "line", "code", "reason") for reading in self._readings]
+            )
+            rejects = rows.limit(MOST_COUNTED).collect()  # no more are reported
+            for row in sorted(rejects, key=lambda row: (row.place.partition(":")[0], row.line or 0)):
                 faults.add(BadRow(Diagnostic(row.code, row.reason, place=row.place), ""))
             faults.check()
             raise
 
     @property
     def _readings(self) -> Sequence[SourceRows]:
-        return tuple(self.read.readings.values())
+        return tuple(self.sources.readings.values())
 
     def left_out(self) -> Iterator[tuple[str, str | None, int]]:
         """Yield file, column and number of rows that lack a value, once a job has read them.
 
-        The column is None where it is not known.
+        The column is None if it is unknown.
         """
-        for name, reading in self.read.readings.items():
-            counts = self.read.counts(name)
-            unknown, shown = counts["left_out"], reading.source.shown
+        for name, reading in self.sources.readings.items():
+            counts = self.sources.counts(name)
+            unknown, path = counts["left_out"], reading.source.shown
             for column, rows in zip(reading.dropping, counts.get("lacking", ()), strict=False):
                 unknown -= rows
                 if rows:
-                    yield shown, column, rows
+                    yield path, column, rows
             if unknown:
-                yield shown, None, unknown
+                yield path, None, unknown
 
     def rejects(self) -> Iterator[BadRow]:
         """Yield the rows that could not be read, once a job has read all rows. This runs jobs."""
-        for name, reading in self.read.readings.items():
-            counts = self.read.counts(name)
+        for name, reading in self.sources.readings.items():
+            counts = self.sources.counts(name)
             if counts["rejected"]:
                 rows = reading.rejects_of(counts["files"], counts.get("marks", ()))
                 for row in rows.sort("place", "line").toLocalIterator():
@@ -112,11 +115,11 @@ def read_program(
 ) -> ProgramFrames:
     """Return a program with the frames of its imports and of data files.
 
-    Files of predicates that are not `needed`, by default those that no rule, output or query has, are not
-    read. With `OnError.FAIL` a row that cannot be read is an error of the job that reads it.
+    Files of predicates that are not `needed`, by default those without a rule, output or query, are not read.
+    With `OnError.FAIL` a row that cannot be read fails the job that reads it.
     """
-    given = [(import_file(each, program.predicates[each.predicate]), each) for each in program.imports]
-    sources = [source_of(file, program.predicates[each.predicate], each) for file, each in given]
+    imports = [(import_file(item, program.predicates[item.predicate]), item) for item in program.imports]
+    sources = [source_of(file, program.predicates[item.predicate], item) for file, item in imports]
     for path in files:
         name = predicate_of(path, program.predicates)
         if name in program.predicates:
@@ -134,21 +137,27 @@ def read_program(
             readings[name] = replace(reading, is_strict=on_error is OnError.FAIL)
     if faults:
         raise DataError(faults)
-    timed = [each.input.predicate.name for each in readings.values() if each.input.times]
-    known = giving_times(replace(program, imports=(), exports=()), timed)
-    needed = needed or _needed(known)
-    some = {name: each for name, each in readings.items() if needed(each.input.predicate.name)}
-    found = combine_sources(some, read_by(program, ()))
-    inferred = infer(known, *types_in(each.input for each in readings.values()))
-    return ProgramFrames(BoundProgram(known, found.inputs, inferred, settings), found.frames, found)
+    timed = [reading.input.predicate.name for reading in readings.values() if reading.input.times]
+    timed_program = giving_times(replace(program, imports=(), exports=()), timed)
+    needed = needed or _needed(timed_program)
+    needed_readings = {
+        name: reading for name, reading in readings.items() if needed(reading.input.predicate.name)
+    }
+    sources_read = combine_sources(needed_readings, read_by(program, ()))
+    inferred = infer(timed_program, *types_in(reading.input for reading in readings.values()))
+    return ProgramFrames(
+        BoundProgram(timed_program, sources_read.inputs, inferred, settings),
+        sources_read.frames,
+        sources_read,
+    )
 
 
 def _needed(program: Program) -> Callable[[str], bool]:
-    """Return whether rules, outputs or queries have a predicate."""
+    """Return the test whether rules, outputs or queries have a predicate."""
     by_rules = read_by(program, ())
-    others = {*program.output_predicates}
-    others |= {name for each in program.queries for name in each.rule.read}
-    return lambda name: name in others or by_rules(name)
+    outputs = {*program.output_predicates}
+    outputs |= {name for query in program.queries for name in query.rule.read}
+    return lambda name: name in outputs or by_rules(name)
 
 
 def write_frame(frame: DataFrame, export: Export, span: Span | None = None) -> None:
@@ -167,10 +176,10 @@ def write_frame(frame: DataFrame, export: Export, span: Span | None = None) -> N
     if export.format == "parquet":
         writer.parquet(path)
     elif export.format in DELIMITED_FORMATS:
-        otherwise = "\t" if export.format == "tsv" else ","
+        default = "\t" if export.format == "tsv" else ","
         writer.csv(
             path,
-            sep=options.delimiter or otherwise,
+            sep=options.delimiter or default,
             header=options.header,
             compression=compression,
             quote='"' if options.quoting else "",
@@ -182,7 +191,7 @@ def write_frame(frame: DataFrame, export: Export, span: Span | None = None) -> N
 
 
 def _places(frame: DataFrame, columns: Sequence[int]) -> Sequence[int]:
-    """Return the places of the columns of an export: all that say when go with them."""
+    """Return the positions of the columns of an export, with all columns of times."""
     return (*columns, *range(max(columns, default=-1) + 1, len(frame.columns)))
 
 
@@ -198,26 +207,26 @@ Select = Callable[[DataFrame], DataFrame]
 def incoming(
     session: SparkSession, program: Program, paths: Sequence[Path], header: bool | None
 ) -> tuple[DataFrame, dict[str, Select]]:
-    """Return the files of folders as one streaming frame, and what selects each predicate's rows of a batch.
+    """Return the files of folders as one streaming frame, and a function for the rows of each predicate.
 
     A file, or a folder of files, is named after its predicate. Each file is one micro-batch, the oldest
-    first, so that a fact that one file inserts and the next deletes is gone.
+    first, so that a later file can delete the facts of an earlier one.
     """
-    found: dict[str, DataFrame] = {}
+    frames: dict[str, DataFrame] = {}
     for path in paths:
         predicate = _predicate(path, program)
         frame = _read(session, path, predicate, header)
         name = predicate.written
-        found[name] = found[name].unionByName(frame, allowMissingColumns=True) if name in found else frame
-    if len(found) == 1:
-        ((name, frame),) = found.items()
+        frames[name] = frames[name].unionByName(frame, allowMissingColumns=True) if name in frames else frame
+    if len(frames) == 1:
+        ((name, frame),) = frames.items()
         return frame, {name: _same}
     tagged = [
         frame.select(F.lit(name).alias(TAG), F.struct("*").alias(f"of {name}"))
-        for name, frame in found.items()
+        for name, frame in frames.items()
     ]
-    whole = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), tagged)
-    return whole, {name: partial(_selected, name) for name in found}
+    union_frame = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), tagged)
+    return union_frame, {name: partial(_selected, name) for name in frames}
 
 
 def _same(batch: DataFrame) -> DataFrame:
@@ -233,24 +242,24 @@ def _predicate(path: Path, program: Program) -> Predicate:
     if name in program.predicates:
         return program.predicates[name]
     message = f"the program has no predicate `{name}`, after which `{path}` is named"
-    known = ", ".join(each.written for each in program.predicates.values())
-    raise DataError(Diagnostic(codes.NO_SUCH_PREDICATE, message, place=str(path), help=f"it has {known}"))
+    names = ", ".join(predicate.written for predicate in program.predicates.values())
+    raise DataError(Diagnostic(codes.NO_SUCH_PREDICATE, message, place=str(path), help=f"it has {names}"))
 
 
 def _first(path: Path) -> Path:
-    """Return the file that has the format and the columns of all others."""
+    """Return the first file, which has the format and the columns of all others."""
     files = [path]
     if path.is_dir():
-        files = sorted(each for each in path.iterdir() if each.is_file() and each.name[0] not in "._")
+        files = sorted(file for file in path.iterdir() if file.is_file() and file.name[0] not in "._")
     if not files:
         message = f"no file in `{path}` yet"
         help = "the first one tells the format and the columns: put it there before"
         raise DataError(Diagnostic(codes.SPARK_FORMAT, message, place=str(path), help=help))
-    formats = {format_of(each) for each in files}
+    formats = {format_of(file) for file in files}
     if len(formats) > 1 or not formats <= set(FORMATS):
         message = f"`{path}` holds files that Spark cannot read as one stream"
         help = f"all files of a folder are of one format: {', '.join(FORMATS)}"
-        if any(each.name.endswith((".rls", ".rls.gz")) for each in files):
+        if any(file.name.endswith((".rls", ".rls.gz")) for file in files):
             help = (
                 "on Spark changes are rows: files in a folder that is named after its predicate; change "
                 "scripts are applied without `--engine spark`"
@@ -262,7 +271,7 @@ def _first(path: Path) -> Path:
 def _read(session: SparkSession, path: Path, predicate: Predicate, header: bool | None) -> DataFrame:
     first = _first(path)
     file = data_file(first, predicate, header)
-    endings = [f"*{each}{more}" for each in EXTENSIONS[file.format] for more in ("", ".gz")]
+    endings = [f"*{ending}{gz}" for ending in EXTENSIONS[file.format] for gz in ("", ".gz")]
     reader = session.readStream.option("maxFilesPerTrigger", 1)
     reader = reader.option("pathGlobFilter", f"{{{','.join(endings)}}}")
     place = str(path.resolve())
@@ -277,63 +286,63 @@ def _read(session: SparkSession, path: Path, predicate: Predicate, header: bool 
 def _delimited(reader: Any, folder: Path, file: InputFile, predicate: Predicate) -> DataFrame:
     """Return the columns of delimited files as texts, which tasks read as `tidelog run` does.
 
-    Spark's own reader of CSV drops lines of white space, and keeps quotes that it should not.
+    Spark's own reader of CSV drops lines of white space, and keeps some quotes.
     """
     names, header = _columns(file, predicate)
     types = (ColumnType.STRING,) * len(names)
     shape = shape_of(names, types)
-    known = tuple(names) if header is Header.NAMES else ()
-    like = CarriedFile(
-        None, file.format, types, known, header, file.delimiter, file.quoting, name=str(folder)
+    named = tuple(names) if header is Header.NAMES else ()
+    template = CarriedFile(
+        None, file.format, types, named, header, file.delimiter, file.quoting, name=str(folder)
     )
-    # Of each file only the path is taken: Spark does not read its content.
+    # Only the paths of files are used, so Spark does not read their contents.
     files = reader.format("binaryFile").schema(_FILE_SCHEMA).load(str(folder.resolve()))
     rows = files.select(F.col("path").alias(FILE)).mapInArrow(
-        Shipped(ArrivingFileReader(like, shape)), read_schema(shape.names, shape.types)
+        Shipped(ArrivingFileReader(template, shape)), read_schema(shape.names, shape.types)
     )
     fault = F.col(FAULT)
-    said = F.concat(
+    message = F.concat(
         F.lit("DataError: error["), fault.code, F.lit("]: "), fault.reason, F.lit("\n  --> "), fault.place
     )
-    is_fact = F.when(fault.isNotNull(), F.raise_error(said).cast("boolean")).otherwise(F.lit(True))
-    found: DataFrame = rows.where(is_fact).select(*map(quoted, names))
-    return found
+    is_fact = F.when(fault.isNotNull(), F.raise_error(message).cast("boolean")).otherwise(F.lit(True))
+    facts: DataFrame = rows.where(is_fact).select(*map(quoted, names))
+    return facts
 
 
 def _columns(file: InputFile, predicate: Predicate) -> tuple[list[str], Header]:
-    """Return the columns of delimited files, as the first one has them, and what their first rows are."""
+    """Return the columns of the first delimited file, and the kind of its first row."""
     with file.open() as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
         first = next(csv.reader(text, delimiter=file.delimiter), [])
-    known = [name for name in predicate.columns if name is not None]
-    if file.header is not Header.NONE and len(known) == predicate.arity and set(known) <= set(first):
+    names = [name for name in predicate.columns if name is not None]
+    if file.header is not Header.NONE and len(names) == predicate.arity and set(names) <= set(first):
         return first, Header.NAMES
     header = Header.IGNORED if file.header is Header.NAMES else Header.NONE
     plain = [f"c{place}" for place in range(1, predicate.arity + 1)]
     if len(first) == predicate.arity:
         return plain, header
-    if len(first) == predicate.arity + 1:  # the last one says what becomes of a row
+    if len(first) == predicate.arity + 1:  # the last one has the operation
         return [*plain, OPERATION], header
     message = f"`{predicate.written}` has {counted(predicate.arity, 'column')}, and the file {len(first)}"
-    help = f"further columns need a header that names {', '.join(known) or 'them'} and `{OPERATION}`"
+    help = f"further columns need a header that names {', '.join(names) or 'them'} and `{OPERATION}`"
     raise DataError(Diagnostic(codes.WRONG_COLUMNS, message, place=file.shown, help=help))
 
 
 def _json(reader: Any, place: str, file: InputFile, predicate: Predicate) -> DataFrame:
-    """Return the members of JSON objects as texts; a row that says nothing of what becomes of it comes."""
+    """Return the members of JSON objects as texts; a row without an operation is inserted."""
     own = [name for name in predicate.columns if name is not None]
     if len(own) != predicate.arity:
         message = f"the columns of `{predicate.written}` have no names, by which JSON is read"
         help = f"declare them: `@declare {predicate.written}(…: string) .`"
         raise DataError(Diagnostic(codes.WRONG_COLUMNS, message, place=file.shown, help=help))
-    said = [name for name in (CHANGE_TYPE, OPERATION) if name not in own]
-    schema = spark_types.StructType([spark_types.StructField(name, _STRING) for name in (*own, *said)])
+    operations = [name for name in (CHANGE_TYPE, OPERATION) if name not in own]
+    schema = spark_types.StructType([spark_types.StructField(name, _STRING) for name in (*own, *operations)])
     frame = reader.json(place, schema, multiLine=file.format == "json", mode="FAILFAST")
-    if not said:
+    if not operations:
         return frame  # type: ignore[no-any-return]
-    operation = F.coalesce(*(F.col(quoted(name)) for name in said), F.lit(INSERTED))
-    return frame.select(*map(quoted, own), operation.alias(said[0]))  # type: ignore[no-any-return]
+    operation = F.coalesce(*(F.col(quoted(name)) for name in operations), F.lit(INSERTED))
+    return frame.select(*map(quoted, own), operation.alias(operations[0]))  # type: ignore[no-any-return]
 
 
-def selections(found: Mapping[str, Select], batch: DataFrame) -> dict[str, DataFrame]:
+def selections(selects: Mapping[str, Select], batch: DataFrame) -> dict[str, DataFrame]:
     """Return the rows of a batch by predicate."""
-    return {name: select(batch) for name, select in found.items()}
+    return {name: select(batch) for name, select in selects.items()}

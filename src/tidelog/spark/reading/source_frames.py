@@ -1,7 +1,7 @@
-"""Sources as frames: Spark reads, checks and converts the rows; those that are no facts are kept, with why.
+"""Sources as frames: Spark reads, checks and converts the rows; rejects are kept with their reasons.
 
-Begin with `read_source`. Nothing runs before a frame is used, but that files are listed and the first lines
-of delimited text are read. Formats with a schema (Parquet, ORC, Avro, tables) are read by it, delimited
+Begin with `read_source`. Nothing runs before a frame is used, except that files are listed and the first
+lines of delimited text are read. Formats with a schema (Parquet, ORC, Avro, tables) are read by it, delimited
 text as lines (`source_rows.DelimitedFiles`); tidelog's own readers run in tasks for JSON and RDF.
 `combine_sources` reads several sources in one scan where it can; `filtered` applies the filter of a source.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, timedelta
 from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path
@@ -48,6 +48,7 @@ from tidelog.logic.types import Type, column_of
 from tidelog.logic.values import ColumnType, Kind, Value, exact_number
 from tidelog.publish.foreign_tables import foreign_table
 from tidelog.reasoner.reasoner import Reasoner
+from tidelog.records import dataclass
 from tidelog.spark.frames import PREDICATE, quoted
 from tidelog.spark.reading.source_columns import (
     DELIMITED,
@@ -57,7 +58,7 @@ from tidelog.spark.reading.source_columns import (
     converted,
     escaped,
     format_of,
-    found_files,
+    list_files,
     names_of,
     predicate_of,
     spark_type_of,
@@ -109,11 +110,11 @@ _COMPARED: Final = {
 
 
 def filtered(reading: SourceRows) -> SourceRows:
-    """Return the rows of a source without those that its filter excludes; raise what is wrong with it.
+    """Return the rows of a source without those that its filter excludes; raise errors in the filter.
 
-    A filter is literals that the values of a row must satisfy. Comparisons of a column with a constant of its
-    type become a condition of SQL, which Spark pushes into the scan where it can. A filter with anything else
-    is evaluated whole by tasks, as a rule.
+    A filter is a list of literals that a row must satisfy. Comparisons of a column with a constant of its
+    type become a condition of SQL, which Spark pushes into the scan where it can. A filter with other
+    literals is evaluated by tasks, as a rule.
     """
     source = reading.source
     if source.filter is None:
@@ -132,7 +133,7 @@ def filtered(reading: SourceRows) -> SourceRows:
 
 
 def _rule(reading: SourceRows) -> Program:
-    """Return the program whose rule has the filter as its body; rows have numbers, since they may repeat."""
+    """Return the program whose rule has the filter as its body; rows are numbered, as they may repeat."""
     source, predicate = reading.source, reading.input.predicate
     number = free_name("n", predicate.names)
     variables = ", ".join(f"?{name}" for name in predicate.names)
@@ -140,8 +141,8 @@ def _rule(reading: SourceRows) -> Program:
     try:
         return program_of(f"{_KEPT}(?{number}) :- {_ROW}({row}), {source.filter} .")
     except ProgramError as error:
-        wrong = [item.message for item in error.diagnostics if item.severity is Severity.ERROR]
-        message = f"the filter `{source.filter}` is not well formed: {'; '.join(wrong)}"
+        messages = [item.message for item in error.diagnostics if item.severity is Severity.ERROR]
+        message = f"the filter `{source.filter}` is not well formed: {'; '.join(messages)}"
         raise _wrong(reading, message, f"it has literals over {variables}") from None
 
 
@@ -149,23 +150,23 @@ def _wrong(reading: SourceRows, message: str, help: str) -> DataError:
     return reading.source.wrong(codes.FILTER, message, help)
 
 
-def _condition(program: Program, given: InputSchema) -> Column | None:
-    """Return the condition that the rule's body is, if SQL has all of it."""
-    if len(program.rules) != 1 or Nulls.VALUE in given.nulls:
+def _condition(program: Program, schema: InputSchema) -> Column | None:
+    """Return the rule's body as a condition; None if SQL cannot express all of it."""
+    if len(program.rules) != 1 or Nulls.VALUE in schema.nulls:
         return None
     (rule,) = program.rules
-    found = [_comparison(literal, rule, given) for literal in rule.body[1:]]
-    if not rule.body or rule.body[0] is not next(iter(rule.positive), None) or not found:
+    comparisons = [_comparison(literal, rule, schema) for literal in rule.body[1:]]
+    if not rule.body or rule.body[0] is not next(iter(rule.positive), None) or not comparisons:
         return None
-    made = F.lit(True)
-    for one in found:
-        if one is None:
+    condition = F.lit(True)
+    for comparison in comparisons:
+        if comparison is None:
             return None
-        made = made & one
-    return made
+        condition = condition & comparison
+    return condition
 
 
-def _comparison(literal: object, rule: Rule, given: InputSchema) -> Column | None:
+def _comparison(literal: object, rule: Rule, schema: InputSchema) -> Column | None:
     if not isinstance(literal, Comparison):
         return None
     operator, left, right = literal.operator, literal.left, literal.right
@@ -175,21 +176,21 @@ def _comparison(literal: object, rule: Rule, given: InputSchema) -> Column | Non
         return None
     place = _place(left, rule)
     value = right.value
-    types = given.types[place]
+    types = schema.types[place]
     if len(types) != 1:
         return None
     (own,) = types
-    wanted = _COMPARED.get((value.kind, own))
-    of = given.spark[place]
-    if wanted is None or not isinstance(of, wanted):
+    spark_class = _COMPARED.get((value.kind, own))
+    of = schema.spark[place]
+    if spark_class is None or not isinstance(of, spark_class):
         return None
-    column = F.col(quoted(given.columns[place]))
-    found: Column = _OPERATORS[operator](column, _literal(value, of))
-    return found
+    column = F.col(quoted(schema.columns[place]))
+    comparison: Column = _OPERATORS[operator](column, _literal(value, of))
+    return comparison
 
 
 def _place(variable: Expression, rule: Rule) -> int:
-    """Return the place of a variable among the predicate's columns: the row's number is before them."""
+    """Return the position of a variable among the predicate's columns, which follow the row's number."""
     return rule.positive[0].terms.index(variable) - 1
 
 
@@ -209,14 +210,14 @@ def _literal(value: Value, of: spark_types.DataType) -> Column:
 
 @dataclass(frozen=True)
 class _FilterTask:
-    """Keeps the facts that satisfy a rule's body. Imports no Spark."""
+    """The task that keeps the facts which satisfy a rule's body. Imports no Spark."""
 
     program: Program
     reading: InputColumns
     number: str
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Yield the rows that are kept."""
+        """Yield the matching rows of each batch."""
         arity = len(self.reading.types)
         names = self.reading.names[:arity]
         numbered = replace(
@@ -242,7 +243,7 @@ BY_LINES: Final = ("jsonl", "ntriples", "nquads")  # each line is a row, so that
 FORMATS: Final = (*DELIMITED, *TYPED, *sorted(JSON), *sorted(RDF), "text", *TABLES)
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?=/)")
 _AT, _KNOWN = "_tidelog_file", "_tidelog_known"  # columns in addition to those of a foreign table
-_GIVEN: Final = "_given"  # columns as the data has them
+_ORIGINAL: Final = "_original"  # prefix of columns with the original values
 _LONG: Final = spark_types.LongType()
 _DOUBLE: Final = spark_types.DoubleType()
 _FLOATING: Final = (spark_types.FloatType, spark_types.DoubleType)
@@ -260,10 +261,10 @@ def read_source(
     folder: Path = Path(),
     rejects: Path | None = None,
 ) -> SourceRows:
-    """Return the rows of a source as frames; raise `DataError` for what is wrong before a row is read.
+    """Return the rows of a source as frames; raise `DataError` for errors before a row is read.
 
-    Relative paths lie in `folder`. Readers that read whole files write the rejected rows into `rejects`, if
-    that is given: a folder that all executors see.
+    Relative paths are below `folder`. Readers of whole files write the rejected rows into the folder
+    `rejects`, if there is one, to which all executors must have access.
     """
     return filtered(_read(session, source, program, folder, None if rejects is None else str(rejects)))
 
@@ -272,64 +273,64 @@ def _read(
     session: SparkSession, source: FactSource, program: Program, folder: Path, rejects: str | None
 ) -> SourceRows:
     predicate = predicate_of(source, program)
-    wanted = SourceRequest(
+    request = SourceRequest(
         source, predicate, types_of(source, program, predicate), names_of(source, predicate)
     )
     ship(session, scratch_folder())
     if source.format in VERSIONED and source.frame is None:
-        return _Table(wanted, _versioned(session, source, folder)).reading()
+        return _Table(request, _versioned(session, source, folder)).reading()
     if source.frame is not None or source.format in TABLES:
-        return _Table(wanted, _loaded(session, source)).reading()
-    files, base = found_files(session, source, folder)
+        return _Table(request, _loaded(session, source)).reading()
+    files, base = list_files(session, source, folder)
     name = format_of(source, files)
     if name in DELIMITED:
-        return DelimitedFiles(session, wanted, name, files, base, rejects).reading()
+        return DelimitedFiles(session, request, name, files, base, rejects).reading()
     if name in TYPED:
-        return _typed(session, wanted, name, files, base)
+        return _typed(session, request, name, files, base)
     if name == "text":
-        return _text(session, wanted, files)
+        return _text(session, request, files)
     if name in JSON or name in RDF:
-        return _parsed(session, wanted, name, files, rejects)
+        return _parsed(session, request, name, files, rejects)
     message, help = f"`{name}` is not a format that is read on Spark", f"those are {', '.join(FORMATS)}"
     raise source.wrong(codes.SPARK_FORMAT, message, help)
 
 
 @dataclass(frozen=True)
 class CombinedSources:
-    """Sources that are read together: a program's inputs, and the frames that have their rows.
+    """Sources that are read together: a program's inputs, and the frames with their rows.
 
-    Files that Spark reads in the same way are one frame, in one scan: its rows are separated by the
-    addresses of the files, each of which is an input then.
+    Files that Spark reads in the same way are one frame, in one scan. Each of its files is an input, and the
+    addresses of files separate the rows.
     """
 
     readings: Mapping[str, SourceRows]
     inputs: Mapping[str, InputSchema]
     frames: InputFrames
     source_of: Mapping[str, str]  # of each input: the name of its reading
-    shared: Mapping[str, Observation]  # by the names of readings that share a scan, in their order there
+    shared: Mapping[str, Observation]  # by the names of readings that share a scan, in the order of the scan
 
     def counts(self, name: str) -> Mapping[str, Any]:
-        """Return what was counted of a source, once an action has run over its frame."""
+        """Return the counts of a source, once an action has run over its frame."""
         shared = self.shared.get(name)
         if shared is None:
             return self.readings[name].counts.get
         own = {file for file, source in self.source_of.items() if source == name}
-        told = shared.get
-        found = told["by_source"][self._sharing(name).index(name)].asDict()
-        files = [file for file in told["files"] if file in own]
-        return {**found, "filtered": 0, "files": files, "marks": told.get("marks", ())}
+        observed = shared.get
+        source_counts = observed["by_source"][self._sharing(name).index(name)].asDict()
+        files = [file for file in observed["files"] if file in own]
+        return {**source_counts, "filtered": 0, "files": files, "marks": observed.get("marks", ())}
 
     def _sharing(self, name: str) -> list[str]:
-        """Return the names of the readings that share a scan with one, in order."""
-        return [each for each, counts in self.shared.items() if counts is self.shared[name]]
+        """Return the names of the readings that share the scan of a reading, in order."""
+        return [sharing for sharing, counts in self.shared.items() if counts is self.shared[name]]
 
 
 def combine_sources(
     readings: Mapping[str, SourceRows], may_share: Callable[[str], bool] = bool
 ) -> CombinedSources:
-    """Return several sources, those that may share a scan in one frame.
+    """Combine sources: those that may share a scan are in one frame.
 
-    `may_share` says so of predicates: rows that no rule reads need not pass through tasks, alone.
+    `may_share` is a test of predicates: in a frame of their own, rows that no rule reads need no task.
     """
     inputs: dict[str, InputSchema] = {}
     frames: dict[str | tuple[str, ...], DataFrame] = {}
@@ -358,40 +359,40 @@ def combine_sources(
 def _sharing_scans(
     readings: Mapping[str, SourceRows], may_share: Callable[[str], bool]
 ) -> Iterable[list[str]]:
-    """Return the names of sources in groups: those of a group are read in one scan."""
+    """Return the names of sources in groups, each of which is one scan."""
     groups: dict[Hashable, list[str]] = {}
-    taken: set[str] = set()
+    grouped_files: set[str] = set()
     for name, reading in readings.items():
         scan = reading.scan
         key: Hashable = name
-        # A file that is read for two predicates is read twice: its address shows only one of them.
+        # A file of two predicates is read twice: its address cannot stand for both.
         if (
             scan is not None
             and reading.source.filter is None
             and may_share(reading.input.predicate.name)
-            and not taken & {*scan.files}
+            and not grouped_files & {*scan.files}
         ):
-            taken |= {*scan.files}
+            grouped_files |= {*scan.files}
             key = ("scan", scan.key)
         groups.setdefault(key, []).append(name)
     return groups.values()
 
 
 def _parsed(
-    session: SparkSession, wanted: SourceRequest, name: str, files: Sequence[FoundFile], rejects: str | None
+    session: SparkSession, request: SourceRequest, name: str, files: Sequence[FoundFile], rejects: str | None
 ) -> SourceRows:
-    """Return the rows of files that tidelog's own readers read, in tasks."""
-    source = wanted.source
-    if any(set(dict(file.partitions)) & {*wanted.names} for file in files):
+    """Return the rows of files that tasks read by tidelog's own readers."""
+    source = request.source
+    if any(set(dict(file.partitions)) & {*request.names} for file in files):
         message = f"partitions of a folder are not read as columns of {name}"
         raise source.wrong(
             codes.SPARK_FORMAT, message, "partitions are columns of Parquet, ORC, Avro and CSV"
         )
-    types = without_skipped(wanted, name)
-    carried = {file.address: wanted.carried(file, name) for file in files}
-    shape = shape_of(wanted.columns, types)
+    types = without_skipped(request, name)
+    carried = {file.address: request.carried(file, name) for file in files}
+    shape = shape_of(request.columns, types)
     # Without names, the first object of a file shows the order of its columns.
-    is_split = name in RDF or (None not in wanted.names and len(wanted.names) == len(types))
+    is_split = name in RDF or (None not in request.names and len(request.names) == len(types))
     is_split &= name in BY_LINES and source.limit is None
 
     def of_lines(condition: Column) -> DataFrame:
@@ -405,12 +406,12 @@ def _parsed(
         if is_split
         else whole_files(session, files, WholeFileReader(carried, shape, rejects))
     )
-    # What has no declared type is an exact term here.
-    fields = tuple(ColumnType.TERM if of is ColumnType.ANY else of for of in wanted.own)
-    given = wanted.input(list(map(spark_type_of, types)), fields)
+    # A column without a declared type has exact terms here.
+    fields = tuple(ColumnType.TERM if of is ColumnType.ANY else of for of in request.own)
+    input_schema = request.input(list(map(spark_type_of, types)), fields)
     return SourceRows(
         source,
-        given,
+        input_schema,
         rows,
         (),
         locating(RejectedLineReader(carried, {})),
@@ -419,19 +420,19 @@ def _parsed(
     )
 
 
-def _text(session: SparkSession, wanted: SourceRequest, files: Sequence[FoundFile]) -> SourceRows:
+def _text(session: SparkSession, request: SourceRequest, files: Sequence[FoundFile]) -> SourceRows:
     """Return the lines of files, each of which is a value."""
-    if len(wanted.own) != 1 or wanted.source.times:
-        width = counted(wanted.predicate.arity, "column")
-        message = f"text has one column, its lines, and `{wanted.predicate.written}` has {width}"
-        raise wanted.source.wrong(codes.WRONG_COLUMNS, message)
-    lines = text_lines(session, files, wanted.source)
-    frame = lines.select(F.col("value").alias(str(wanted.names[0] or "value")), FILE)
-    return _Table(wanted, frame, files).reading()
+    if len(request.own) != 1 or request.source.times:
+        width = counted(request.predicate.arity, "column")
+        message = f"text has one column, its lines, and `{request.predicate.written}` has {width}"
+        raise request.source.wrong(codes.WRONG_COLUMNS, message)
+    lines = text_lines(session, files, request.source)
+    frame = lines.select(F.col("value").alias(str(request.names[0] or "value")), FILE)
+    return _Table(request, frame, files).reading()
 
 
 def _loaded(session: SparkSession, source: FactSource) -> DataFrame:
-    """Return the frame of a source that is no file."""
+    """Return the frame of a source that has no files."""
     if source.frame is not None:
         return cast(DataFrame, source.frame)
     try:
@@ -440,8 +441,8 @@ def _loaded(session: SparkSession, source: FactSource) -> DataFrame:
         reader = session.read.format("jdbc").option("url", str(source.url)).options(**dict(source.options))
         if source.driver:
             reader = reader.option("driver", source.driver)
-        what, text = ("dbtable", source.table) if source.table else ("query", source.query)
-        return reader.option(what, str(text)).load()
+        option, text = ("dbtable", source.table) if source.table else ("query", source.query)
+        return reader.option(option, str(text)).load()
     except Exception as error:  # noqa: BLE001 - Py4J raises whatever a driver raises
         raise _not_readable(source, error) from None
 
@@ -465,36 +466,36 @@ def _versioned(session: SparkSession, source: FactSource, folder: Path) -> DataF
 
 
 def _files_of_table(session: SparkSession, source: FactSource, folder: Path) -> DataFrame:
-    """Return the rows of a table's Parquet files; columns by which it is partitioned are added to them."""
+    """Return the rows of a table's Parquet files, with the columns by which it is partitioned."""
     path = source.paths[0]
     place = re.sub("^s3a:", "s3:", path) if _SCHEME.match(path) is not None else str(folder / path)
-    found = foreign_table(str(source.format), place, source.version, source.storage).table
-    files, partitions = found.plain_files(), list(dict.fromkeys(n for f in found.files for n in f.partition))
-    schema = from_arrow_schema(found.schema, prefer_timestamp_ntz=True)
+    table = foreign_table(str(source.format), place, source.version, source.storage).table
+    files, partitions = table.plain_files(), list(dict.fromkeys(n for f in table.files for n in f.partition))
+    schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
     if not files:
         return session.createDataFrame([], schema)
-    addresses = [address_of(re.sub(r"^s3:", "s3a:", each.location)) for each in files]
-    own = spark_types.StructType([each for each in schema.fields if each.name not in partitions])
+    addresses = [address_of(re.sub(r"^s3:", "s3a:", file.location)) for file in files]
+    own = spark_types.StructType([field for field in schema.fields if field.name not in partitions])
     try:
-        frame = session.read.schema(own).parquet(*(escaped(unquote(each)) for each in addresses))
+        frame = session.read.schema(own).parquet(*(escaped(unquote(address)) for address in addresses))
     except PySparkException as error:
         raise _not_readable(source, error) from None
     if not partitions:
         return frame.select(*map(quoted, schema.names))
-    # The constants of each file, of which there may be many: a small table of their own.
-    fields = [pa.field(_AT, pa.string()), *(found.schema.field(name) for name in partitions)]
-    columns: list[list[Any]] = [[_at(each) for each in addresses]]
-    columns += [[each.partition.get(name) for each in files] for name in partitions]
-    arrays = [pa.array(values, each.type) for values, each in zip(columns, fields, strict=True)]
+    # There may be many files, so their partition values are a small table that is joined.
+    fields = [pa.field(_AT, pa.string()), *(table.schema.field(name) for name in partitions)]
+    columns: list[list[Any]] = [[_at(address) for address in addresses]]
+    columns += [[file.partition.get(name) for file in files] for name in partitions]
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, fields, strict=True)]
     constants = session.createDataFrame(pa.Table.from_arrays(arrays, schema=pa.schema(fields)))
     decoded = F.url_decode(F.regexp_replace("_metadata.file_path", "[+]", "%2B"))  # a plus is no space here
     located = frame.withColumn(_AT, F.regexp_replace(decoded, "^file:/+", "file:/"))
-    known = F.broadcast(constants.withColumn(_KNOWN, F.lit(True)))
-    both = located.join(known, _AT, "left")
-    lost = F.raise_error(F.concat(F.lit("no partition is known of the file "), F.col(_AT)))
-    return both.select(
+    partition_values = F.broadcast(constants.withColumn(_KNOWN, F.lit(True)))
+    joined = located.join(partition_values, _AT, "left")
+    unknown_file = F.raise_error(F.concat(F.lit("no partition is known of the file "), F.col(_AT)))
+    return joined.select(
         *(
-            F.when(F.col(_KNOWN), F.col(quoted(name))).otherwise(lost).alias(name)
+            F.when(F.col(_KNOWN), F.col(quoted(name))).otherwise(unknown_file).alias(name)
             if name in partitions
             else F.col(quoted(name))
             for name in schema.names
@@ -503,41 +504,43 @@ def _files_of_table(session: SparkSession, source: FactSource, folder: Path) -> 
 
 
 def _at(address: str) -> str:
-    """Return the address of a file as rows of it are looked up."""
+    """Return the address of a file in the form by which its rows are joined."""
     return re.sub(r"^file:/+", "file:/", unquote(address))
 
 
 def _not_readable(source: FactSource, error: Exception) -> Exception:
-    """Return the error of a source that Spark does not load; others as they are."""
+    """Return the error of tidelog for one of Spark; other errors as they are."""
     if not isinstance(error, PySparkException) and type(error).__module__.partition(".")[0] != "py4j":
         return error
-    told = str(error)
-    reason = next((line for line in told.splitlines() if line.strip()), type(error).__name__)
+    text = str(error)
+    reason = next((line for line in text.splitlines() if line.strip()), type(error).__name__)
     help = None
-    if "ClassNotFound" in told or "No suitable driver" in told:
+    if "ClassNotFound" in text or "No suitable driver" in text:
         help = "give the driver's jar to Spark: --conf spark.jars=FILE.jar, and name it with `driver`"
-    if "AVRO_DATA_SOURCE_NOT_ENABLED" in told:
+    if "AVRO_DATA_SOURCE_NOT_ENABLED" in text:
         reason = "this session of Spark does not have Avro"
         help = "start it with its module: --conf spark.jars.packages=org.apache.spark:spark-avro_2.13:VERSION"
     return source.wrong(codes.SOURCE_NOT_READABLE, f"`{source.shown}` cannot be read: {reason}", help)
 
 
 def _typed(
-    session: SparkSession, wanted: SourceRequest, name: str, files: Sequence[FoundFile], base: str | None
+    session: SparkSession, request: SourceRequest, name: str, files: Sequence[FoundFile], base: str | None
 ) -> SourceRows:
-    """Return the rows of files that have a schema; those of one schema can be read in one scan."""
-    source = wanted.source
+    """Return the rows of files that have a schema; files of one schema can share a scan."""
+    source = request.source
     frame = _typed_files(session, source, name, files, base)
-    reading = _Table(wanted, frame, files).reading()
-    if base is not None or source.limit is not None or wanted.is_nullary:
+    reading = _Table(request, frame, files).reading()
+    if base is not None or source.limit is not None or request.is_nullary:
         return reading
-    fields = tuple((each.name, each.dataType.simpleString()) for each in frame.schema.fields)
+    fields = tuple((field.name, field.dataType.simpleString()) for field in frame.schema.fields)
     options = tuple(sorted(source.options.items()))
-    key = name, fields, options, wanted.given, wanted.names, wanted.nulls
+    key = name, fields, options, request.given, request.names, request.nulls
 
     def rows(scans: Sequence[FileScan]) -> DataFrame:
-        every = [file for scan in scans for file in scan.found]
-        return _Table(wanted, _typed_files(session, source, name, every, None), every).reading().checked
+        all_files = [file for scan in scans for file in scan.found]
+        return (
+            _Table(request, _typed_files(session, source, name, all_files, None), all_files).reading().checked
+        )
 
     return replace(reading, scan=FileScan(key, tuple(file.address for file in files), rows, tuple(files)))
 
@@ -547,7 +550,7 @@ def _typed_files(
 ) -> DataFrame:
     """Return the rows of files that have a schema; partitions of their folder are columns of texts.
 
-    The types of partitions are not guessed: `007` is a text until its column is declared.
+    The types of partitions are not inferred: `007` is a text unless its column is declared.
     """
     partitions = tuple(dict.fromkeys(key for file in files for key, _ in file.partitions))
     reader = session.read.format(name).options(**dict(source.options))
@@ -555,63 +558,63 @@ def _typed_files(
     try:
         schema = reader.load(paths).schema
         if base is not None:
-            own = [each for each in schema.fields if each.name not in partitions]
+            own = [field for field in schema.fields if field.name not in partitions]
             texts = [spark_types.StructField(key, STRING) for key in partitions]
             schema = spark_types.StructType([*own, *texts])
             reader = reader.option("basePath", base)
         frame = reader.schema(schema).load(paths)
     except PySparkException as error:
         raise _not_readable(source, error) from None
-    beside = [F.col("_metadata.file_path").alias(FILE)]
+    metadata = [F.col("_metadata.file_path").alias(FILE)]
     if name == "parquet":
-        beside.append(F.col("_metadata.row_index").alias(ROW))
-    return frame.select(*map(quoted, schema.names), *beside)
+        metadata.append(F.col("_metadata.row_index").alias(ROW))
+    return frame.select(*map(quoted, schema.names), *metadata)
 
 
 @dataclass(frozen=True)
 class _Table:
-    """Rows with a schema: values of the declared types stay as they are, texts are converted."""
+    """Rows with a schema: values of the declared types are kept, texts are converted."""
 
-    wanted: SourceRequest
+    request: SourceRequest
     frame: DataFrame
     files: Sequence[FoundFile] = ()
 
     def reading(self) -> SourceRows:
         """Return the rows."""
-        source, wanted, schema = self.wanted.source, self.wanted, self.frame.schema
+        source, request, schema = self.request.source, self.request, self.frame.schema
         rows = self.frame if source.limit is None else self.frame.limit(source.limit)
         names = [name for name in schema.names if name not in (FILE, ROW)]
         chosen = self._chosen(names)
-        types = wanted.own or ((ColumnType.BOOLEAN,) if wanted.is_nullary else ())
-        values, spark, bad, left_out = [], [], [], []
+        types = request.own or ((ColumnType.BOOLEAN,) if request.is_nullary else ())
+        values, spark, missing, left_out = [], [], [], []
         for place, name in enumerate(chosen):
             column, of = F.col(quoted(name)), schema[name].dataType
             if place < len(types):
                 value, of = self._value(column, of, types[place], name)
-                match policy(wanted.nulls, place):
+                match policy(request.nulls, place):
                     case Nulls.REJECT:
-                        bad.append(value.isNull())
-                    case what:
-                        bad.append(value.isNull() & column.isNotNull())
-                        left_out += [column.isNull()] if what is Nulls.DROP_ROW else []
+                        missing.append(value.isNull())
+                    case action:
+                        missing.append(value.isNull() & column.isNotNull())
+                        left_out += [column.isNull()] if action is Nulls.DROP_ROW else []
                 column = value
-            values.append(column.alias(wanted.columns[place]))
+            values.append(column.alias(request.columns[place]))
             spark.append(of)
-        is_bad = any_of(bad)
-        # Expressions as texts: each is one call of Java, where columns and their operators take some.
-        beside = [f"{quoted(name)} AS {_GIVEN}{place}" for place, name in enumerate(chosen)]
+        is_bad = any_of(missing)
+        # Expressions as texts: one call of Java each, where operators of columns take several.
+        originals = [f"{quoted(name)} AS {_ORIGINAL}{place}" for place, name in enumerate(chosen)]
         for name, of in (FILE, STRING), (ROW, _LONG), (FAULT, FAULT_SCHEMA):
-            beside.append(name if name in schema.names else f"CAST(NULL AS {of.simpleString()}) AS {name}")
+            originals.append(name if name in schema.names else f"CAST(NULL AS {of.simpleString()}) AS {name}")
         checked = rows.select(
             *values,
-            *map(F.expr, beside),
+            *map(F.expr, originals),
             (any_of(left_out) & ~is_bad).alias(LEFT_OUT) if left_out else F.expr(f"FALSE AS {LEFT_OUT}"),
             is_bad.alias(BAD),
         )
-        columns = tuple(sorted(f"{each}: {schema[each].dataType.simpleString()}" for each in names))
+        columns = tuple(sorted(f"{name}: {schema[name].dataType.simpleString()}" for name in names))
         return SourceRows(
             source,
-            wanted.input(spark, None),
+            request.input(spark, None),
             checked,
             columns,
             self._located(names, chosen),
@@ -619,69 +622,69 @@ class _Table:
         )
 
     def _located(self, names: Sequence[str], chosen: Sequence[str]) -> Callable[[DataFrame], DataFrame]:
-        """Return what makes `rejects` of rejected rows."""
-        wanted = self.wanted
-        types = wanted.own or ((ColumnType.BOOLEAN,) if wanted.is_nullary else ())
-        request = arrow_files.ColumnRequest(
+        """Return the function from rejected rows to `rejects`."""
+        request = self.request
+        types = request.own or ((ColumnType.BOOLEAN,) if request.is_nullary else ())
+        column_request = arrow_files.ColumnRequest(
             tuple(names.index(name) for name in chosen),
-            (*types, *(ColumnType.ANY for _ in wanted.source.times)),
+            (*types, *(ColumnType.ANY for _ in request.source.times)),
             tuple(chosen),
-            wanted.source.shown,
+            request.source.shown,
             tuple(None for _ in chosen),
-            len(wanted.source.times),
-            wanted.nulls,
+            len(request.source.times),
+            request.nulls,
         )
-        task = Shipped(RejectedTableReader(request, {file.address: file.shown for file in self.files}))
+        task = Shipped(RejectedTableReader(column_request, {file.address: file.shown for file in self.files}))
 
-        def located(rows: DataFrame) -> DataFrame:
-            given = [F.col(f"{_GIVEN}{place}").alias(name) for place, name in enumerate(chosen)]
-            return rows.select(*given, FILE, ROW).mapInArrow(task, REJECTS_SCHEMA)
+        def locate(rows: DataFrame) -> DataFrame:
+            originals = [F.col(f"{_ORIGINAL}{place}").alias(name) for place, name in enumerate(chosen)]
+            return rows.select(*originals, FILE, ROW).mapInArrow(task, REJECTS_SCHEMA)
 
-        return located
+        return locate
 
     def _chosen(self, names: Sequence[str]) -> list[str]:
-        """Return the columns of the predicate: by their names if all exist, else in order."""
-        wanted = self.wanted
-        if all(name in names for name in wanted.names):
-            return [str(name) for name in wanted.names]
-        types = (*wanted.given, *(ColumnType.ANY for _ in wanted.source.times))
+        """Return the columns of the predicate: by name if all exist, else in order."""
+        request = self.request
+        if all(name in names for name in request.names):
+            return [str(name) for name in request.names]
+        types = (*request.given, *(ColumnType.ANY for _ in request.source.times))
         if len(names) != len(types):
             message = f"the data has {counted(len(names), 'column')} instead of {len(types)}"
-            raise wanted.source.wrong(codes.WRONG_COLUMNS, message, f"its columns are {listed(names)}")
+            raise request.source.wrong(codes.WRONG_COLUMNS, message, f"its columns are {listed(names)}")
         return [name for name, of in zip(names, types, strict=True) if of is not ColumnType.SKIP]
 
     def _value(
         self, column: Column, of: spark_types.DataType, declared: ColumnType, name: str
     ) -> tuple[Column, spark_types.DataType]:
-        """Return a column as its declared type has it, NULL where it has no value, and Spark's type of it."""
-        found, wanted = read_types(of), spark_type_of(declared)
-        if found is None:
+        """Return a column cast to its declared type, NULL where it has no value, and its type in Spark."""
+        types, target = read_types(of), spark_type_of(declared)
+        if types is None:
             message = f"column `{name}` is of the type {of.simpleString()}, which is not supported"
             help = "cast it, such as to string, or select its parts"
-            raise self.wanted.source.wrong(codes.NO_SUCH_SPARK_TYPE, message, help)
-        if len(found) > 1:
+            raise self.request.source.wrong(codes.NO_SUCH_SPARK_TYPE, message, help)
+        if len(types) > 1:
             return column, of
-        (own,) = found
+        (own,) = types
         if own is Type.STRING:
-            return converted(column.cast(STRING), declared), wanted
+            return converted(column.cast(STRING), declared), target
         if isinstance(of, _FLOATING):  # NaN is no value, and -0.0 is 0.0
             column, of = F.when(~F.isnan(column), column.cast(_DOUBLE) + F.lit(0.0)), _DOUBLE
         elif own is Type.INTEGER:
             column, of = column.cast(_LONG), _LONG
-        is_same = declared.base is column_of(found).base
+        is_same = declared.base is column_of(types).base
         if own is Type.DATETIME and declared is ColumnType.LOCAL_DATETIME:
             is_same = False
         if declared in (ColumnType.ANY, ColumnType.TERM) or (is_same and declared.size is None):
             return column, of
         if not is_same and own not in _ACCEPTED.get(declared.base, ()):
             message = f"column `{name}` is of the type {of.simpleString()}, not {declared.value}"
-            raise self.wanted.source.wrong(codes.NO_SUCH_SPARK_TYPE, message)
+            raise self.request.source.wrong(codes.NO_SUCH_SPARK_TYPE, message)
         if declared is ColumnType.DOUBLE:
-            return column.cast(wanted), wanted
-        return _of_size(column, wanted), wanted
+            return column.cast(target), target
+        return _of_size(column, target), target
 
 
-def _of_size(column: Column, wanted: spark_types.DataType) -> Column:
+def _of_size(column: Column, target: spark_types.DataType) -> Column:
     """Return decimals of a size; NULL for those that do not fit, which Spark would round."""
-    found = column.try_cast(wanted)
-    return F.when(found == column, found)
+    fitted = column.try_cast(target)
+    return F.when(fitted == column, fitted)

@@ -1,14 +1,15 @@
-"""The rows of a source, whatever it is: which are facts, and which are not. Nothing runs before an action.
+"""The rows of a source of any kind, separated into facts and rejects. Nothing runs before an action.
 
-`SourceRows` is what `read_source` returns; `SourceRequest` is what is read of a source for a predicate.
-`DelimitedFiles` reads delimited text; `source_frames` reads what has a schema, JSON, RDF and text.
+`read_source` returns `SourceRows`; `SourceRequest` has the columns to read of a source for a predicate.
+`DelimitedFiles` reads delimited text; `source_frames` reads formats with a schema, JSON, RDF and text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, reduce
+from operator import or_
 from typing import Final
 
 import pyarrow as pa
@@ -38,6 +39,7 @@ from tidelog.logic.import_options import Nulls
 from tidelog.logic.program import Predicate
 from tidelog.logic.types import types_of_column
 from tidelog.logic.values import ColumnType
+from tidelog.records import dataclass
 from tidelog.spark.frames import quoted, union
 from tidelog.spark.reading.source_columns import (
     STRING,
@@ -56,9 +58,9 @@ from tidelog.spark.shipping import Shipped
 from tidelog.spark.worker import NULLARY
 
 BAD: Final = "_bad"  # whether a row is no fact
-REJECTED: Final = "a row that tidelog cannot read"  # what a job fails with that must read all rows
-_MARK: Final = f"pmod(xxhash64({RAW}), {1 << 16})"  # of a line, by which rejected ones are found again
-_MOST_MARKS: Final = 1 << 12  # beyond that, all lines are read again
+REJECTED: Final = "a row that tidelog cannot read"  # the error of a job that must read all rows
+_MARK: Final = f"pmod(xxhash64({RAW}), {1 << 16})"  # a hash of a line, to find rejected lines again
+_MOST_MARKS: Final = 1 << 12  # with more, all lines are converted again
 _BOOLEAN: Final = spark_types.BooleanType()
 _OF_ARROW: Final = {pa.string(): STRING, pa.int64(): spark_types.LongType()}
 REJECTS_SCHEMA: Final = spark_types.StructType(
@@ -71,7 +73,7 @@ FAULT_SCHEMA: Final = spark_types.StructType(
 
 @dataclass(frozen=True)
 class RowFilter:
-    """Which facts a filter keeps: by a condition that SQL has, or else by a function of frames."""
+    """A filter of facts: a condition of SQL, or else a function of frames."""
 
     condition: Column | None = None
     keep: Callable[[DataFrame], DataFrame] | None = None
@@ -80,45 +82,43 @@ class RowFilter:
 
 @dataclass(frozen=True)
 class FileScan:
-    """How Spark reads some files, if it may read those of other sources with them: `key` is equal then."""
+    """A scan of files, which sources with an equal `key` can share."""
 
     key: Hashable
     files: tuple[str, ...]  # their addresses, which separate their rows
-    rows: Callable[[Sequence[FileScan]], DataFrame] = field(
-        repr=False, compare=False
-    )  # of several such scans
+    # The rows of several scans with this key.
+    rows: Callable[[Sequence[FileScan]], DataFrame] = field(repr=False, compare=False)
     found: tuple[FoundFile, ...] = field(repr=False, compare=False, default=())
 
 
 @dataclass(frozen=True)
 class SourceRows:
-    """The rows of a source: those that are facts, and those that are not."""
+    """The rows of a source: facts and rejects."""
 
     source: FactSource
     input: InputSchema  # how tasks read the columns of `frame`
-    checked: DataFrame  # all rows: values, NULL where there is none, and what separates facts from others
-    columns: tuple[str, ...]  # what the data calls its columns, sorted; with types where it has some
-    located: Callable[[DataFrame], DataFrame] = field(repr=False)  # rejected rows of `checked`, as `rejects`
+    checked: DataFrame  # all rows: values, which may be NULL, and flags of rejects
+    columns: tuple[str, ...]  # the columns of the data, sorted; with types if it has some
+    located: Callable[[DataFrame], DataFrame] = field(repr=False)  # from rejected rows to `rejects`
     warnings: tuple[Diagnostic, ...] = ()
     filtering: RowFilter = RowFilter()
     scan: FileScan | None = None
     counts: Observation = field(default_factory=Observation, repr=False)
-    # The rows of `checked` that are of lines which satisfy a condition over `RAW`, where rows are lines.
+    # The rows of `checked` of lines that satisfy a condition over `RAW`, if rows are lines.
     of_lines: Callable[[Column], DataFrame] | None = field(default=None, repr=False)
-    written: frozenset[str] = (
-        frozenset()
-    )  # addresses of files whose rejected rows are written as they are read
+    # Addresses of files whose rejected rows are written as they are read.
+    written: frozenset[str] = frozenset()
     has_values: bool = False  # the data has values of its own types, not texts
     is_strict: bool = False  # a job that reads a rejected row fails with `REJECTED`
 
     @cached_property
     def frame(self) -> DataFrame:
-        """The facts, perhaps several times: the predicate's columns, and those that say when.
+        """The facts, with duplicates: the predicate's columns, and those of times.
 
-        Once an action has run over it, `counts.get` has how many rows were `read`, `rejected` and
-        `left_out` for a missing value, of these how many were `lacking` one in each column that is so, how
-        many facts were `filtered`, where Spark has read them, which `files` have rejected rows, and the
-        `marks` of rejected lines where rows are lines.
+        Once an action has run over it, `counts.get` has the numbers of rows `read`, `rejected`, and
+        `left_out` for a missing value, of these those `lacking` one in each column with `drop-row`; the
+        number of facts `filtered`, if Spark has read them; the `files` with rejected rows; and the `marks`
+        of rejected lines, if rows are lines.
         """
         is_fact = ~F.col(BAD) & ~F.col(LEFT_OUT)
         condition = self.filtering.condition
@@ -138,9 +138,9 @@ class SourceRows:
         condition: Column | None = None,
         sources: Sequence[Sequence[str]] = (),
     ) -> DataFrame:
-        """Return the facts among rows that are checked, and count all kinds of rows.
+        """Return the facts among checked rows, and count all kinds of rows.
 
-        If the files of several sources are read at once, they are counted for each of them, too.
+        If the files of several `sources` are read at once, rows are also counted for each of them.
         """
         is_left_out = F.col(LEFT_OUT)
         is_rejected = F.col(BAD) & ~is_left_out
@@ -153,11 +153,11 @@ class SourceRows:
             yield F.count_if(among & is_rejected).alias("rejected")
             yield F.count_if(among & is_left_out).alias("left_out")
             if lacking:
-                yield F.array(*(F.count_if(among & each) for each in lacking)).alias("lacking")
+                yield F.array(*(F.count_if(among & is_null) for is_null in lacking)).alias("lacking")
 
         by_source = [F.struct(*numbers(F.col(FILE).isin(list(files)))) for files in sources]
         marks = F.collect_set(F.when(is_rejected, F.expr(_MARK))).alias("marks")
-        # What is observed is computed once: Spark pushes no filter below it.
+        # Observed rows are computed once: Spark pushes no filter below an observation.
         observed = rows.observe(
             counts,
             *numbers(F.lit(True)),
@@ -166,36 +166,36 @@ class SourceRows:
             *([marks] if self.of_lines is not None else []),
             *([F.array(*by_source).alias("by_source")] if by_source else []),
         )
-        taken = is_fact if condition is None else is_fact & condition
+        is_kept = is_fact if condition is None else is_fact & condition
         if self.is_strict:
-            taken = F.when(is_rejected, F.raise_error(F.lit(REJECTED)).cast(_BOOLEAN)).otherwise(taken)
-        return observed.where(taken)
+            is_kept = F.when(is_rejected, F.raise_error(F.lit(REJECTED)).cast(_BOOLEAN)).otherwise(is_kept)
+        return observed.where(is_kept)
 
     @property
     def dropping(self) -> tuple[str, ...]:
-        """The columns for which rows that lack a value are left out, in the order of the counts `lacking`."""
+        """The columns with `drop-row`, in the order of the counts `lacking`."""
         nulls = enumerate(self.input.columns[: len(self.input.types)])
         return tuple(name for place, name in nulls if policy(self.input.nulls, place) is Nulls.DROP_ROW)
 
     @property
     def _lacking(self) -> Column:
-        """The first column without a value, of a row that is left out for that; NULL if it is not known.
+        """The first column without a value, of a row that is left out for it; NULL if unknown.
 
-        Tasks that read whole files return no value of such a row, and say the column's name.
+        Tasks that read whole files return no values of such a row, but a fault with the column's name.
         """
-        said = F.regexp_extract(F.col(f"{FAULT}.reason"), "column `(.*)`", 1)
+        named = F.regexp_extract(F.col(f"{FAULT}.reason"), "column `(.*)`", 1)
         first = F.coalesce(*(F.when(F.col(quoted(name)).isNull(), F.lit(name)) for name in self.dropping))
-        return F.when(F.col(FAULT).isNull(), first).otherwise(said)
+        return F.when(F.col(FAULT).isNull(), first).otherwise(named)
 
     @cached_property
     def rejects(self) -> DataFrame:
-        """The rows that are no facts: place, file, line, column, text of the cell, code, reason and row."""
+        """The rejected rows: place, file, line, column, text of the cell, code, reason and row."""
         return self.located(self.checked.where(F.col(BAD) & ~F.col(LEFT_OUT)))
 
     def rejects_of(self, files: Sequence[str], marks: Sequence[int] = ()) -> DataFrame:
-        """Return the same of some files, those of `counts.get["files"]`: Spark reads no others again.
+        """Return `rejects` of files, those of `counts.get["files"]`: Spark reads no others again.
 
-        With the `marks` of rejected lines, few others of these files are converted again.
+        With the `marks` of rejected lines, few other lines of these files are converted again.
         """
         rows = self.checked
         if self.of_lines is not None and 0 < len(marks) <= _MOST_MARKS:
@@ -207,16 +207,16 @@ class SourceRows:
 
 @dataclass(frozen=True)
 class SourceRequest:
-    """What is read of a source for a predicate."""
+    """The columns to read of a source for a predicate."""
 
     source: FactSource
     predicate: Predicate
-    given: tuple[ColumnType, ...]  # types of the data's columns, skipped ones included; times aside
-    called: tuple[str | None, ...]  # what the data calls the predicate's columns, and those that say when
+    given: tuple[ColumnType, ...]  # types of the data's columns, also of skipped ones, without times
+    column_names: tuple[str | None, ...]  # the data's names of the predicate's columns, and of times
 
     @property
     def is_nullary(self) -> bool:
-        """Whether the predicate has no columns: then the data has one, which says if it holds."""
+        """Whether the predicate has no columns: then the data has a Boolean column."""
         return not self.predicate.arity and not self.source.times
 
     @property
@@ -226,12 +226,12 @@ class SourceRequest:
 
     @property
     def names(self) -> tuple[str | None, ...]:
-        """What the data calls the columns that are read."""
-        return (NULLARY,) if self.is_nullary else self.called
+        """The names of the columns to read in the data."""
+        return (NULLARY,) if self.is_nullary else self.column_names
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What the columns that are read are called here."""
+        """The names of the columns to read in frames."""
         return (NULLARY,) if self.is_nullary else (*self.predicate.names, *self.source.times)
 
     def types(self, name: str) -> tuple[ColumnType, ...]:
@@ -241,11 +241,11 @@ class SourceRequest:
 
     @property
     def nulls(self) -> tuple[Nulls, ...]:
-        """What is done about missing values, by column."""
+        """The treatment of missing values, by column."""
         return self.source.missing(self.predicate.arity)
 
     def carried(self, file: FoundFile, name: str, header: Header = Header.NONE) -> CarriedFile:
-        """Return a file as tasks of ours read it."""
+        """Return how tasks of ours read a file."""
         types = self.types(name)
         has_skipped = ColumnType.SKIP in types
         return CarriedFile(
@@ -267,7 +267,7 @@ class SourceRequest:
     def input(
         self, spark: Sequence[spark_types.DataType], fields: tuple[ColumnType, ...] | None
     ) -> InputSchema:
-        """Return how tasks read the frame, whose texts are `fields` of a file if these are given."""
+        """Return how tasks read the frame; `fields` has the types of its columns if they are texts."""
         if self.is_nullary:
             return InputSchema(self.predicate, (), (), (), (), fields)
         kinds = tuple(map(types_of_column, fields or self.own))
@@ -278,31 +278,31 @@ class SourceRequest:
 
 
 def any_of(flags: Sequence[Column]) -> Column:
-    """Return whether one of some conditions holds."""
-    return reduce(lambda one, other: one | other, flags) if flags else F.lit(False)
+    """Return whether any of the conditions holds."""
+    return reduce(or_, flags) if flags else F.lit(False)
 
 
 def read_schema(names: Sequence[str], types: Sequence[ColumnType]) -> spark_types.StructType:
-    """Return the schema of rows that tasks read, as `ParsedColumns` has it."""
+    """Return the schema of rows that tasks read, as in `ParsedColumns`."""
     fields = [(name, spark_type_of(of)) for name, of in zip(names, types, strict=True)]
-    beside = [(FILE, STRING), (RAW, spark_types.BinaryType()), (FAULT, FAULT_SCHEMA), (LEFT_OUT, _BOOLEAN)]
-    return spark_types.StructType([spark_types.StructField(*each) for each in (*fields, *beside)])
+    metadata = [(FILE, STRING), (RAW, spark_types.BinaryType()), (FAULT, FAULT_SCHEMA), (LEFT_OUT, _BOOLEAN)]
+    return spark_types.StructType([spark_types.StructField(*field) for field in (*fields, *metadata)])
 
 
 def shape_of(names: Sequence[str], types: Sequence[ColumnType], has_fields: bool = False) -> ParsedColumns:
-    """Return the same as tasks know it."""
+    """Return this schema for tasks."""
     arrow = tuple(arrow_of(spark_type_of(of)) for of in types)
     return ParsedColumns(tuple(names), tuple(types), arrow, has_fields)
 
 
 def whole_files(session: SparkSession, files: Sequence[FoundFile], task: WholeFileReader) -> DataFrame:
-    """Return the rows of files that tasks read whole: by their paths, or by the bytes that Spark reads."""
+    """Return the rows of files that tasks read whole, by their paths, or as bytes that Spark reads."""
     if all(file.local is not None for file in files):
-        given = session.range(0, len(files), 1, len(files))
+        inputs = session.range(0, len(files), 1, len(files))
     else:
-        given = session.read.format("binaryFile").load([escaped(file.path) for file in files])
-        given = given.select(F.col("_metadata.file_path").alias(FILE), "content").repartition(len(files))
-    rows = given.mapInArrow(Shipped(task), read_schema(task.shape.names, task.shape.types))
+        inputs = session.read.format("binaryFile").load([escaped(file.path) for file in files])
+        inputs = inputs.select(F.col("_metadata.file_path").alias(FILE), "content").repartition(len(files))
+    rows = inputs.mapInArrow(Shipped(task), read_schema(task.shape.names, task.shape.types))
     return rows.withColumn(BAD, F.col(FAULT).isNotNull())
 
 
@@ -312,9 +312,9 @@ def text_lines(
     source: FactSource,
     partitions: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """Return the lines of files as `value`, with the file of each and where its part of the file begins.
+    """Return the lines of files as `value`, with the file of each and the start of its split.
 
-    `partitions` has the folder that has partitions, by the name of each; they are columns of texts.
+    `partitions` has the folder of each partition column; these are texts.
     """
     partitions = partitions or {}
     names = ["value", *partitions]
@@ -331,38 +331,38 @@ def text_lines(
 
 
 def locating(task: RejectedLineReader) -> Callable[[DataFrame], DataFrame]:
-    """Return what makes `rejects` of rejected rows of files."""
+    """Return the function from rejected rows of files to `rejects`."""
 
-    def located(rows: DataFrame) -> DataFrame:
+    def locate(rows: DataFrame) -> DataFrame:
         # All rows of a file go to one task, which reads the file again.
-        given = rows.select(FILE, RAW, FAULT).repartition(FILE)
-        return given.mapInArrow(Shipped(task), REJECTS_SCHEMA)
+        rejected = rows.select(FILE, RAW, FAULT).repartition(FILE)
+        return rejected.mapInArrow(Shipped(task), REJECTS_SCHEMA)
 
-    return located
+    return locate
 
 
-def without_skipped(wanted: SourceRequest, name: str) -> tuple[ColumnType, ...]:
+def without_skipped(request: SourceRequest, name: str) -> tuple[ColumnType, ...]:
     """Return the types of the columns that are read from files of this format."""
-    return tuple(of for of in wanted.types(name) if of is not ColumnType.SKIP)
+    return tuple(of for of in request.types(name) if of is not ColumnType.SKIP)
 
 
-def with_names(file: CarriedFile, wanted: SourceRequest, places: Sequence[int]) -> CarriedFile:
-    """Return a file that has only the columns in these places."""
+def with_names(file: CarriedFile, request: SourceRequest, places: Sequence[int]) -> CarriedFile:
+    """Return a file with only the columns at these positions."""
     assert file.types is not None
-    nulls = wanted.nulls
+    nulls = request.nulls
     return replace(
         file,
         types=tuple(file.types[place] for place in places),
-        names=tuple(wanted.names[place] for place in places),
+        names=tuple(request.names[place] for place in places),
         nulls=tuple(nulls[place] for place in places if place < len(nulls)),
     )
 
 
-_REPLACEMENT: Final = "\ufffd"  # what Java has for bytes that are not UTF-8
+_REPLACEMENT: Final = "\ufffd"  # by which Java replaces bytes that are not UTF-8
 _WRONG: Final = "_wrong"  # whether a line is no record of the right width, or not UTF-8
-_BLANK: Final = "_blank"  # whether a value is missing for which a row is left out
-# Types of columns that Spark's columns do not say: texts are not the values, or moments lack a time zone.
-_OTHERWISE: Final = (ColumnType.ANY, ColumnType.TERM, ColumnType.IRI, ColumnType.DATETIME)
+_BLANK: Final = "_blank"  # whether a value is missing so that the row is left out
+# Types that Spark's columns do not have: their texts are not the values, or moments lack a time zone.
+_NOT_IN_SPARK: Final = (ColumnType.ANY, ColumnType.TERM, ColumnType.IRI, ColumnType.DATETIME)
 
 
 @dataclass(frozen=True)
@@ -371,21 +371,21 @@ class _Group:
 
     header: bytes | None  # their first line, if it has names
     types: tuple[ColumnType, ...]
-    wanted: tuple[int, ...]
+    wanted: tuple[int, ...]  # positions of the columns to read
     has_quotes: bool
 
 
 @dataclass(frozen=True)
 class DelimitedFiles:
-    """The files of a source of delimited text. `base` is the folder whose partitions they are, if any.
+    """The files of a source of delimited text. `base` is the folder of their partitions, if any.
 
-    Spark SQL splits and converts lines; files whose records have several lines are read whole, by tidelog's
-    own reader. Spark's reader of CSV is not used: it drops lines of white space, removes white space after a
-    closing quote, and replaces bytes that are not UTF-8, all without an error.
+    Spark SQL splits and converts lines; files with records of several lines are read whole, by tidelog's own
+    reader. Spark's reader of CSV is not used: without an error, it drops lines of white space, removes white
+    space after a closing quote, and replaces bytes that are not UTF-8.
     """
 
     session: SparkSession
-    wanted: SourceRequest
+    request: SourceRequest
     format: str
     files: Sequence[FoundFile]
     base: str | None = None
@@ -393,58 +393,58 @@ class DelimitedFiles:
 
     def reading(self) -> SourceRows:
         """Return the rows of the files."""
-        source, wanted = self.wanted.source, self.wanted
+        source, request = self.request.source, self.request
         carried = {file.address: self._carried(file) for file in self.files}
-        looked = look(self.session, self.files, self._delimiter, source.quoting)
+        first_looks = look(self.session, self.files, self._delimiter, source.quoting)
         groups: dict[_Group, list[FoundFile]] = {}
         layouts: dict[str, DelimitedLayout] = {}
         columns: dict[str, tuple[str, ...]] = {}
-        whole: list[FoundFile] = []
+        unsplit: list[FoundFile] = []
         for file in self.files:
-            known = looked[file.address]
-            if known.first is None:  # an empty file
+            first_look = first_looks[file.address]
+            if first_look.first is None:  # an empty file
                 continue
-            layout, header, columns[file.shown] = self._layout(carried[file.address], known)
+            layout, header, columns[file.shown] = self._layout(carried[file.address], first_look)
             layouts[file.address] = layout
             has_rows_of_lines = ColumnType.TERM not in layout.wanted_types and source.limit is None
-            if known.is_whole or not has_rows_of_lines or (header and known.repeats):
-                whole.append(file)
+            if first_look.is_whole or not has_rows_of_lines or (header and first_look.repeats):
+                unsplit.append(file)
             else:
-                group = _Group(header, layout.types, layout.wanted, known.has_quotes)
+                group = _Group(header, layout.types, layout.wanted, first_look.has_quotes)
                 groups.setdefault(group, []).append(file)
-        spark = [*map(spark_type_of, wanted.own), *(STRING for _ in source.times)]
-        fields = wanted.own if any(of in _OTHERWISE for of in wanted.own) else None
+        spark = [*map(spark_type_of, request.own), *(STRING for _ in source.times)]
+        fields = request.own if any(of in _NOT_IN_SPARK for of in request.own) else None
         names, warnings = _compared(source, columns)
 
         def of_lines(condition: Column | None = None) -> DataFrame:
             if groups:
                 return union([self._lines(group, files, condition) for group, files in groups.items()])
-            schema = read_schema(wanted.columns, self._types).add(BAD, "boolean")
+            schema = read_schema(request.columns, self._types).add(BAD, "boolean")
             return self.session.createDataFrame([], schema)
 
-        parts = [of_lines()] if groups or not whole else []
-        if whole:
-            parts.append(self._whole(whole, carried))
+        parts = [of_lines()] if groups or not unsplit else []
+        if unsplit:
+            parts.append(self._whole(unsplit, carried))
         return SourceRows(
             source,
-            wanted.input(spark, fields),
+            request.input(spark, fields),
             union(parts),
             names,
             locating(RejectedLineReader(carried, layouts)),
             warnings,
-            scan=self._scan(groups) if not whole else None,
-            of_lines=of_lines if self.rejects or not whole else None,
-            written=frozenset(each.address for each in whole if self.rejects),
+            scan=self._scan(groups) if not unsplit else None,
+            of_lines=of_lines if self.rejects or not unsplit else None,
+            written=frozenset(file.address for file in unsplit if self.rejects),
         )
 
     def _scan(self, groups: Mapping[_Group, Sequence[FoundFile]]) -> FileScan | None:
-        """Return the scan of the files, if they are alike, and are not partitions of a folder."""
-        if len(groups) != 1 or self.base is not None or self.wanted.is_nullary:
+        """Return the scan of the files, if they have the same columns, and are not partitions of a folder."""
+        if len(groups) != 1 or self.base is not None or self.request.is_nullary:
             return None
         ((group, files),) = groups.items()
-        source = self.wanted.source
+        source = self.request.source
         options = tuple(sorted(source.options.items()))
-        key = self.format, self._delimiter, source.quoting, options, group, self._types, self.wanted.nulls
+        key = self.format, self._delimiter, source.quoting, options, group, self._types, self.request.nulls
 
         def rows(scans: Sequence[FileScan]) -> DataFrame:
             return self._lines(group, [file for scan in scans for file in scan.found])
@@ -453,11 +453,11 @@ class DelimitedFiles:
 
     @property
     def _delimiter(self) -> str:
-        return "\t" if self.format == "tsv" else self.wanted.source.delimiter or ","
+        return "\t" if self.format == "tsv" else self.request.source.delimiter or ","
 
     @cached_property
     def _types(self) -> tuple[ColumnType, ...]:
-        return without_skipped(self.wanted, self.format)
+        return without_skipped(self.request, self.format)
 
     @cached_property
     def _partitions(self) -> tuple[str, ...]:
@@ -466,135 +466,135 @@ class DelimitedFiles:
 
     @cached_property
     def _in_files(self) -> tuple[int, ...]:
-        """The places of the columns that files have: partitions are not in them."""
-        names = self.wanted.names
+        """The positions of the columns that are in files, unlike partitions."""
+        names = self.request.names
         return tuple(place for place, name in enumerate(names) if name not in self._partitions)
 
     def _carried(self, file: FoundFile) -> CarriedFile:
-        source = self.wanted.source
+        source = self.request.source
         header = source.first_row
-        if ColumnType.SKIP in self.wanted.given:
+        if ColumnType.SKIP in self.request.given:
             header = Header.NONE if header in (Header.NONE, Header.DETECTED) else Header.IGNORED
-            return self.wanted.carried(file, self.format, header)
-        found = self.wanted.carried(file, self.format, header)
-        return with_names(found, self.wanted, self._in_files)
+            return self.request.carried(file, self.format, header)
+        carried = self.request.carried(file, self.format, header)
+        return with_names(carried, self.request, self._in_files)
 
     def _layout(
-        self, file: CarriedFile, known: FirstLook
+        self, file: CarriedFile, first_look: FirstLook
     ) -> tuple[DelimitedLayout, bytes | None, tuple[str, ...]]:
-        """Return the layout of a file, its first line if that is a header, and what it calls its columns."""
-        assert known.first is not None
-        found = first_record(known.first, self._delimiter.encode(), file.quoting, 1)
-        assert found is not None, "the line is not empty"
-        layout, rest = layout_of(file, Block(known.first, 1), *found)
-        fields = tuple(field.decode("utf-8", "replace") for field in found[0].fields)
-        if len(rest.data):
+        """Return the layout of a file, its first line if that is a header, and the names of its columns."""
+        assert first_look.first is not None
+        record = first_record(first_look.first, self._delimiter.encode(), file.quoting, 1)
+        assert record is not None, "the line is not empty"
+        layout, following = layout_of(file, Block(first_look.first, 1), *record)
+        fields = tuple(field.decode("utf-8", "replace") for field in record[0].fields)
+        if len(following.data):
             return layout, None, tuple(str(place) for place in range(1, len(fields) + 1))
-        return layout, known.first, fields
+        return layout, first_look.first, fields
 
     def _lines(self, group: _Group, files: Sequence[FoundFile], condition: Column | None = None) -> DataFrame:
-        """Return the rows of files in which each line is a record; of lines that satisfy a condition."""
+        """Return the rows of files in which each line is a record, of the lines that satisfy a condition."""
         partitions = dict.fromkeys(self._partitions, self.base or "")
-        frame = text_lines(self.session, files, self.wanted.source, partitions)
+        frame = text_lines(self.session, files, self.request.source, partitions)
         line = F.col("value")
         is_row = line != ""
         if group.header is not None:
-            # No other line of the file is like the header, as far as files can be read here.
+            # No other line equals the header, except in files that only Spark can read.
             is_header = line.cast("binary") == F.lit(bytearray(group.header))
             is_row &= ~(is_header & (F.col(ROW) == 0))
         cells = cells_of(line, self._delimiter, group.has_quotes).alias("cells")
         if condition is not None:
             frame = frame.withColumn(RAW, line.cast("binary")).where(condition)
         split = frame.where(is_row).select(line, FILE, *map(quoted, self._partitions), cells)
-        wrong = F.size("cells") != len(group.types)
+        is_wrong = F.size("cells") != len(group.types)
         if group.has_quotes:
-            wrong |= line.contains('"') & is_open(line, self._delimiter)
+            is_wrong |= line.contains('"') & is_open(line, self._delimiter)
         values, blanks = [], []
         for place, (of, text) in enumerate(zip(self._types, self._texts(group), strict=True)):
             value = converted(text, of)
-            if (what := self._nulls(place)) is not Nulls.REJECT:
+            if (action := self._nulls(place)) is not Nulls.REJECT:
                 is_missing = is_blank(text)
                 value = F.when(~is_missing, value)
-                if what is Nulls.DROP_ROW:
+                if action is Nulls.DROP_ROW:
                     blanks.append(is_missing)
-            values.append(value.alias(self.wanted.columns[place]))
+            values.append(value.alias(self.request.columns[place]))
             if spark_type_of(of) == STRING:
-                wrong |= text.contains(_REPLACEMENT) & ~F.is_valid_utf8(line)
+                is_wrong |= text.contains(_REPLACEMENT) & ~F.is_valid_utf8(line)
         rows = split.select(
             *values,
             FILE,
             line.cast("binary").alias(RAW),
-            wrong.alias(_WRONG),
+            is_wrong.alias(_WRONG),
             any_of(blanks).alias(_BLANK),
         )
-        return self._told(rows)
+        return self._flagged(rows)
 
     def _nulls(self, place: int) -> Nulls:
-        """Return what is done about an empty field, which is a missing value in some columns."""
-        what = policy(self.wanted.nulls, place)
-        return Nulls.REJECT if self._types[place] in HOLD_EMPTY_TEXT else what
+        """Return the treatment of an empty field, which is a missing value in some columns."""
+        action = policy(self.request.nulls, place)
+        return Nulls.REJECT if self._types[place] in HOLD_EMPTY_TEXT else action
 
     def _texts(self, group: _Group) -> list[Column]:
         """Return the texts of the columns: cells, and partitions of the folder."""
         cells = iter(group.wanted)
         return [
             F.get("cells", F.lit(next(cells)))
-            if place in self._in_files or ColumnType.SKIP in self.wanted.given
+            if place in self._in_files or ColumnType.SKIP in self.request.given
             else F.coalesce(F.col(quoted(str(name))), F.lit(""))
-            for place, name in enumerate(self.wanted.names)
+            for place, name in enumerate(self.request.names)
         ]
 
-    def _told(self, rows: DataFrame) -> DataFrame:
-        """Return rows with whether each is a fact, is rejected, or is left out."""
-        names = self.wanted.columns
+    def _flagged(self, rows: DataFrame) -> DataFrame:
+        """Return the rows with the flags of those that are rejected or left out."""
+        names = self.request.columns
         empty = {place: F.col(quoted(name)).isNull() for place, name in enumerate(names)}
         policies = {place: self._nulls(place) for place in empty}
-        rejecting = [empty[place] for place, what in policies.items() if what is Nulls.REJECT]
-        leaving_out = [empty[place] for place, what in policies.items() if what is Nulls.DROP_ROW]
+        rejecting = [empty[place] for place, action in policies.items() if action is Nulls.REJECT]
+        leaving_out = [empty[place] for place, action in policies.items() if action is Nulls.DROP_ROW]
         is_rejected = F.col(_WRONG) | any_of(rejecting)
-        bad, left_out = is_rejected, F.lit(False)
+        is_bad, left_out = is_rejected, F.lit(False)
         if leaving_out:
             # A row that is to be left out for one column, and rejected for another, is rejected.
             left_out = F.col(_BLANK) & ~is_rejected
-            bad |= any_of(leaving_out)
+            is_bad |= any_of(leaving_out)
         return rows.select(
             *map(quoted, names),
             FILE,
             RAW,
             F.coalesce(*self._wrong_partitions(), F.lit(None).cast(FAULT_SCHEMA)).alias(FAULT),
             left_out.alias(LEFT_OUT),
-            bad.alias(BAD),
+            is_bad.alias(BAD),
         )
 
     def _wrong_partitions(self) -> list[Column]:
-        """Return the faults of partitions that are not of their columns' types: lines are not to blame."""
-        found = []
+        """Return the faults of partitions that are not of their columns' types, unlike those of lines."""
+        faults = []
         for place, of in enumerate(self._types):
-            if place not in self._in_files and ColumnType.SKIP not in self.wanted.given:
-                name = self.wanted.names[place]
+            if place not in self._in_files and ColumnType.SKIP not in self.request.given:
+                name = self.request.names[place]
                 reason = f"the partition `{name}` of the folder is not of type {of.value} (column `{name}`)"
                 row = F.coalesce(F.col(RAW).cast(STRING), F.lit(""))
-                said = F.lit(""), F.lit(NOT_OF_TYPE), F.lit(reason), row
-                fields = zip(said, FAULT_SCHEMA.names, strict=True)
-                fault = F.struct(*(each.alias(called) for each, called in fields))
-                found.append(F.when(F.col(quoted(self.wanted.columns[place])).isNull(), fault))
-        return found
+                values = F.lit(""), F.lit(NOT_OF_TYPE), F.lit(reason), row
+                fields = zip(values, FAULT_SCHEMA.names, strict=True)
+                fault = F.struct(*(value.alias(name) for value, name in fields))
+                faults.append(F.when(F.col(quoted(self.request.columns[place])).isNull(), fault))
+        return faults
 
     def _whole(self, files: Sequence[FoundFile], carried: Mapping[str, CarriedFile]) -> DataFrame:
         """Return the rows of files that tidelog's own reader reads."""
-        names = self.wanted.columns
+        names = self.request.columns
         shape = shape_of(
             [names[place] for place in self._in_files],
             [self._types[place] for place in self._in_files],
             has_fields=True,
         )
-        own = {file.address: carried[file.address] for file in files}
-        rows = whole_files(self.session, files, WholeFileReader(own, shape, self.rejects))
+        files_carried = {file.address: carried[file.address] for file in files}
+        rows = whole_files(self.session, files, WholeFileReader(files_carried, shape, self.rejects))
         for place, of in enumerate(self._types):
             if place not in self._in_files:
-                name = str(self.wanted.names[place])
+                name = str(self.request.names[place])
                 texts = [
-                    F.lit(each) for file in files for each in (file.address, dict(file.partitions)[name])
+                    F.lit(text) for file in files for text in (file.address, dict(file.partitions)[name])
                 ]
                 value = converted(F.element_at(F.create_map(*texts), F.col(FILE)), of)
                 rows = rows.withColumn(names[place], value)
@@ -606,15 +606,15 @@ class DelimitedFiles:
 def _compared(
     source: FactSource, columns: Mapping[str, tuple[str, ...]]
 ) -> tuple[tuple[str, ...], tuple[Diagnostic, ...]]:
-    """Return the columns of all files, and a warning for each file that has others than the first one."""
-    every = tuple(sorted({name for names in columns.values() for name in names}))
+    """Return the columns of all files, and a warning for each file with other columns than the first one."""
+    all_columns = tuple(sorted({name for names in columns.values() for name in names}))
     warnings = []
     (first, expected) = next(iter(columns.items()), ("", ()))
-    for shown, names in columns.items():
+    for path, names in columns.items():
         more, less = sorted({*names} - {*expected}), sorted({*expected} - {*names})
-        said = [f"has {listed(more)} besides"] if more else []
-        said += [f"lacks {listed(less)}"] if less else []
-        if said:
-            message = f"`{shown}` {' and '.join(said)}, compared with `{first}`"
-            warnings.append(Diagnostic(codes.OTHER_COLUMNS, message, source.span, place=shown))
-    return every, tuple(warnings)
+        differences = [f"has {listed(more)} besides"] if more else []
+        differences += [f"lacks {listed(less)}"] if less else []
+        if differences:
+            message = f"`{path}` {' and '.join(differences)}, compared with `{first}`"
+            warnings.append(Diagnostic(codes.OTHER_COLUMNS, message, source.span, place=path))
+    return all_columns, tuple(warnings)

@@ -1,4 +1,4 @@
-"""Kernels over the external pairs of a closure: nodes, neighbours, components. Mutates what it is given."""
+"""Kernels over the external pairs of a closure: nodes, neighbours, components. Mutates its arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from tidelog.compiled import int32_at, int64_at, kernel, mix, subroutine
 
-# ---- Kernels over the external pairs of a closure: nodes, lists of neighbours. Mutates what it is given.
+# ---- Kernels over the external pairs of a closure: nodes, lists of neighbours. Mutates its arguments.
 #
 # A closure is described by one integer array C. Its nodes are numbered from 0 in order of appearance;
 # whatever is known of each is a vector of int32, all of the same length, one behind the other. Pairs are kept
@@ -67,9 +67,9 @@ FIRST_ROOM = 4
 
 
 @subroutine
-def vector(C: Any, which: Any) -> Any:
-    """One of the vectors."""
-    return int32_at(C[VECTORS] + 4 * which * C[CAPACITY], C[CAPACITY])
+def vector(C: Any, number: Any) -> Any:
+    """The vector with this number."""
+    return int32_at(C[VECTORS] + 4 * number * C[CAPACITY], C[CAPACITY])
 
 
 @subroutine
@@ -150,15 +150,15 @@ def find_place(C: Any, side: Any, node: Any, neighbour: Any) -> Any:
 
 @subroutine
 def is_external(C: Any, source: Any, target: Any) -> Any:
-    """Whether the pair is there; the shorter of the two lists tells."""
+    """Whether the pair is external; searches the shorter of the two lists."""
     if vector(C, LENGTH)[source] <= vector(C, LENGTH + ABREAST)[target]:
         return find_place(C, TARGETS, source, target) >= 0
     return find_place(C, SOURCES, target, source) >= 0
 
 
 @subroutine
-def wanted_room(C: Any, side: Any, node: Any) -> Any:
-    """What must be free in the pool before a neighbour is added: nothing, or room for a longer list."""
+def required_room(C: Any, side: Any, node: Any) -> Any:
+    """The free room in the pool that adding a neighbour needs: none, or that of a longer list."""
     length = np.int64(vector(C, LENGTH + ABREAST * side)[node])
     if length < vector(C, ROOM + ABREAST * side)[node]:
         return np.int64(0)
@@ -169,7 +169,7 @@ def wanted_room(C: Any, side: Any, node: Any) -> Any:
 def lacks_room(C: Any, side: Any, node: Any) -> Any:
     """Whether the pool must grow before a neighbour is added."""
     top = C[POOL_TOP + ABREAST * side]
-    return top + wanted_room(C, side, node) > C[POOL_CAPACITY + ABREAST * side]
+    return top + required_room(C, side, node) > C[POOL_CAPACITY + ABREAST * side]
 
 
 @subroutine
@@ -179,7 +179,7 @@ def append(C: Any, side: Any, node: Any, neighbour: Any) -> None:
     starts = vector(C, START + ABREAST * side)
     lengths = vector(C, LENGTH + ABREAST * side)
     length = np.int64(lengths[node])
-    room = wanted_room(C, side, node)
+    room = required_room(C, side, node)
     if room > 0:
         start, top = np.int64(starts[node]), C[POOL_TOP + ABREAST * side]
         for place in range(length):
@@ -203,7 +203,7 @@ def take_away(C: Any, side: Any, node: Any, neighbour: Any) -> None:
 
 @kernel("i64[:], const i32[:], const i32[:], i64, i64, i32[:], i32[:] -> i64")
 def add_pairs(C: Any, left: Any, right: Any, done: Any, end: Any, sources: Any, targets: Any) -> Any:
-    """Enter the pairs of ids from place `done` to `end`; returns the place reached, where C must grow first.
+    """Enter the pairs of ids from place `done` to `end`; returns the place reached, before which C must grow.
 
     The pairs that are new are written, as numbers, to the first KEPT places of `sources` and `targets`.
     """
@@ -227,8 +227,8 @@ def add_pairs(C: Any, left: Any, right: Any, done: Any, end: Any, sources: Any, 
 
 @kernel("i64[:], const i32[:], const i32[:], i32[:], i32[:] -> i64")
 def remove_pairs(C: Any, left: Any, right: Any, sources: Any, targets: Any) -> Any:
-    """Remove pairs of ids; returns how many were there, and writes them, as numbers."""
-    kept = 0
+    """Remove pairs of ids; writes the existing ones as numbers and returns how many they are."""
+    count = 0
     for index in range(len(left)):
         source = find_node(C, np.int64(left[index]))
         target = find_node(C, np.int64(right[index]))
@@ -237,10 +237,10 @@ def remove_pairs(C: Any, left: Any, right: Any, sources: Any, targets: Any) -> A
         take_away(C, TARGETS, source, target)
         take_away(C, SOURCES, target, source)
         C[EDGES] -= 1
-        sources[kept] = source
-        targets[kept] = target
-        kept += 1
-    return kept
+        sources[count] = source
+        targets[count] = target
+        count += 1
+    return count
 
 
 @kernel("i64[:], i32[:], i32[:]")
@@ -266,10 +266,10 @@ def count_idle(C: Any) -> Any:
     return idle
 
 
-# ---- Kernels over the components of external pairs taken both ways. Mutates what it is given.
+# ---- Kernels over the components of external pairs as undirected edges. Mutates its arguments.
 #
 # The members of a component form a ring (NEXT) and have the same LABEL, the number of one of them. A node
-# without pairs is alone, and not PAIRED.
+# without pairs is a separate component, and not PAIRED.
 #
 # A change is described by members listed in groups, which consist of pieces: the components that a group was
 # merged from, or was split into. The pairs that change are those between different pieces of one group, and
@@ -303,9 +303,9 @@ def contains_pairs(C: Any, left: Any, right: Any, found: Any) -> None:
     """Write for each pair of ids whether it is in the closure."""
     label, paired = vector(C, LABEL), vector(C, PAIRED)
     for index in range(len(left)):
-        one = find_node(C, np.int64(left[index]))
-        other = find_node(C, np.int64(right[index]))
-        found[index] = one >= 0 and other >= 0 and label[one] == label[other] and paired[one] == 1
+        source = find_node(C, np.int64(left[index]))
+        target = find_node(C, np.int64(right[index]))
+        found[index] = source >= 0 and target >= 0 and label[source] == label[target] and paired[source] == 1
 
 
 # ---- groups of pieces
@@ -343,7 +343,7 @@ def make_component(C: Any, start: Any) -> None:
 
 @subroutine
 def count_changed(C: Any) -> Any:
-    """How many pairs change."""
+    """The number of pairs that change."""
     listed, paired = vector(C, LISTED), vector(C, PAIRED)
     piece_end, group_end = vector(C, PIECE_END), vector(C, GROUP_END)
     changed, piece, place = np.int64(0), 0, np.int64(0)
@@ -364,10 +364,10 @@ def count_changed(C: Any) -> Any:
 def write_changed(
     C: Any, left: Any, right: Any, place: Any, piece: Any, group: Any, count: Any, most: Any
 ) -> Any:
-    """Write out the pairs that change; PAIRED is right afterwards.
+    """Write the pairs that change; PAIRED is correct afterwards.
 
-    From a member, its piece and its group, and as the `count`th pair, on, until there are `most`; returns
-    where to go on.
+    Starts at a member, its piece and its group, with the `count`th pair, and ends with `most` pairs; returns
+    where to continue.
     """
     listed, paired, ids = vector(C, LISTED), vector(C, PAIRED), vector(C, IDS)
     piece_end, group_end = vector(C, PIECE_END), vector(C, GROUP_END)
@@ -411,32 +411,32 @@ def find_root(parent: Any, label: Any) -> Any:
 
 @subroutine
 def join_labels(C: Any, sources: Any, targets: Any, count: Any) -> Any:
-    """Join the labels that new pairs connect; returns how many labels there are, listed in QUEUE."""
+    """Join the labels that new pairs connect; returns the number of labels, which are listed in QUEUE."""
     stamp = next_stamp(C)
     label, paired, marks = vector(C, LABEL), vector(C, PAIRED), vector(C, FORWARD)
     parent, ring, queue = vector(C, PARENT), vector(C, RING), vector(C, QUEUE)
-    found = 0
+    label_count = 0
     for index in range(count):
-        one, other = label[sources[index]], label[targets[index]]
-        if one == other and paired[sources[index]] == 1:
+        left, right = label[sources[index]], label[targets[index]]
+        if left == right and paired[sources[index]] == 1:
             continue
-        for each in (one, other):
-            if marks[each] != stamp:
-                marks[each] = stamp
-                parent[each] = each
-                ring[each] = each
-                queue[found] = each
-                found += 1
-        one, other = find_root(parent, one), find_root(parent, other)
-        if one != other:
-            parent[other] = one
-            ring[one], ring[other] = ring[other], ring[one]
-    return found
+        for end in (left, right):
+            if marks[end] != stamp:
+                marks[end] = stamp
+                parent[end] = end
+                ring[end] = end
+                queue[label_count] = end
+                label_count += 1
+        left, right = find_root(parent, left), find_root(parent, right)
+        if left != right:
+            parent[right] = left
+            ring[left], ring[right] = ring[right], ring[left]
+    return label_count
 
 
 @kernel("i64[:], i32[:], i32[:], i64 -> i64")
 def merge(C: Any, sources: Any, targets: Any, count: Any) -> Any:
-    """Merge the components that new external pairs connect; returns how many pairs the closure gains."""
+    """Merge the components that new external pairs connect; returns the number of gained pairs."""
     begin_change(C)
     listed, following = vector(C, LISTED), vector(C, NEXT)
     parent, ring, queue = vector(C, PARENT), vector(C, RING), vector(C, QUEUE)
@@ -467,27 +467,27 @@ def merge(C: Any, sources: Any, targets: Any, count: Any) -> Any:
 
 
 @subroutine
-def is_connected(C: Any, one: Any, other: Any) -> Any:
-    """Whether external pairs connect two nodes, and how many were looked at.
+def is_connected(C: Any, source: Any, target: Any) -> Any:
+    """Whether external pairs connect two nodes, and the cost of the search.
 
-    Searches from both ends, from the one that has cost less so far.
+    Searches from both ends, each time from the cheaper one.
     """
     stamp = next_stamp(C)
     marks, other_marks = vector(C, FORWARD), vector(C, BACKWARD)
     queue, other_queue = vector(C, QUEUE), vector(C, OTHER_QUEUE)
-    queue[0], other_queue[0] = one, other
-    marks[one] = stamp
-    other_marks[other] = stamp
-    done, other_done, end, other_end = 0, 0, 1, 1
+    queue[0], other_queue[0] = source, target
+    marks[source] = stamp
+    other_marks[target] = stamp
+    position, other_position, end, other_end = 0, 0, 1, 1
     cost, other_cost = 0, 0
-    while done < end and other_done < other_end:
+    while position < end and other_position < other_end:
         if cost > other_cost:
             marks, other_marks = other_marks, marks
             queue, other_queue = other_queue, queue
-            done, other_done, end, other_end = other_done, done, other_end, end
+            position, other_position, end, other_end = other_position, position, other_end, end
             cost, other_cost = other_cost, cost
-        node = queue[done]
-        done += 1
+        node = queue[position]
+        position += 1
         for side in range(2):
             pool = pool_of(C, side)
             start = vector(C, START + ABREAST * side)[node]
@@ -505,37 +505,37 @@ def is_connected(C: Any, one: Any, other: Any) -> Any:
 
 
 @subroutine
-def list_touched(C: Any, sources: Any, targets: Any, count: Any, budget: Any) -> Any:
-    """List in RING the labels of components that removed pairs may have split; returns how many.
+def list_split_candidates(C: Any, sources: Any, targets: Any, count: Any, budget: Any) -> Any:
+    """List in RING the labels of components that removed pairs may have split; returns their number.
 
     Once the searches have cost more than the budget, a component counts as split without a search.
     """
-    label, touched, ring = vector(C, LABEL), vector(C, TOUCHED), vector(C, RING)
-    found = 0
+    label, is_listed, ring = vector(C, LABEL), vector(C, TOUCHED), vector(C, RING)
+    label_count = 0
     for index in range(count):
-        one, other = sources[index], targets[index]
-        if touched[label[one]] == 1:
+        source, target = sources[index], targets[index]
+        if is_listed[label[source]] == 1:
             continue
-        whole = False
-        if one == other:
-            whole = has_pairs(C, one)
+        is_whole = False
+        if source == target:
+            is_whole = has_pairs(C, source)
         elif budget > 0:
-            whole, cost = is_connected(C, one, other)
+            is_whole, cost = is_connected(C, source, target)
             budget -= cost
-        if not whole:
-            touched[label[one]] = 1
-            ring[found] = label[one]
-            found += 1
-    for index in range(found):
-        touched[ring[index]] = 0
-    return found
+        if not is_whole:
+            is_listed[label[source]] = 1
+            ring[label_count] = label[source]
+            label_count += 1
+    for index in range(label_count):
+        is_listed[ring[index]] = 0
+    return label_count
 
 
 @subroutine
 def regroup(C: Any, count: Any) -> None:
-    """Find the components of the GATHERED nodes, which are all nodes of some components of before.
+    """Find the components of the GATHERED nodes, which are all nodes of some former components.
 
-    Adds a group of them to the change, a piece for each component.
+    Adds a group of them to the change, with a piece for each component.
     """
     stamp = next_stamp(C)
     marks, gathered, listed = vector(C, FORWARD), vector(C, GATHERED), vector(C, LISTED)
@@ -545,10 +545,10 @@ def regroup(C: Any, count: Any) -> None:
         start = C[MEMBERS]
         listed[start] = gathered[index]
         marks[gathered[index]] = stamp
-        done, end = start, start + 1
-        while done < end:
-            node = listed[done]
-            done += 1
+        position, end = start, start + 1
+        while position < end:
+            node = listed[position]
+            position += 1
             for side in range(2):
                 pool = pool_of(C, side)
                 first = vector(C, START + ABREAST * side)[node]
@@ -565,10 +565,10 @@ def regroup(C: Any, count: Any) -> None:
 
 @kernel("i64[:], i32[:], i32[:], i64, i64 -> i64")
 def split(C: Any, sources: Any, targets: Any, count: Any, budget: Any) -> Any:
-    """Split the components that removed pairs held together; returns how many pairs the closure loses."""
+    """Split the components that removed pairs connected; returns the number of lost pairs."""
     begin_change(C)
     following, ring, gathered = vector(C, NEXT), vector(C, RING), vector(C, GATHERED)
-    for index in range(list_touched(C, sources, targets, count, budget)):
+    for index in range(list_split_candidates(C, sources, targets, count, budget)):
         size = 0
         node = ring[index]
         while True:
@@ -618,15 +618,15 @@ def count_pairs(C: Any) -> Any:
 
 @kernel("i64[:], i32[:], i32[:]")
 def write_pairs(C: Any, left: Any, right: Any) -> None:
-    """Write out all pairs."""
+    """Write all pairs."""
     ids, following, paired = vector(C, IDS), vector(C, NEXT), vector(C, PAIRED)
     count = np.int64(0)
     for node in range(C[NODES]):
-        other = np.int64(node)
+        member = np.int64(node)
         while paired[node] == 1:
             left[count] = ids[node]
-            right[count] = ids[other]
+            right[count] = ids[member]
             count += 1
-            other = np.int64(following[other])
-            if other == node:
+            member = np.int64(following[member])
+            if member == node:
                 break

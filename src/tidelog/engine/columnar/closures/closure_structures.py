@@ -1,12 +1,11 @@
 """Closures computed by structures instead of rules, and the external pairs that they close. Mutable.
 
-A closure is given *external* pairs, those that facts and other rules derive, and owns what a rule of
-transitivity, or one of symmetry and one of transitivity, derive from them. It returns exactly which pairs
-became true and which ceased to be. The cost is that of what changes, where rules pay for each instance: n³
-in a clique.
+A closure has *external* pairs, those that facts and other rules derive, and owns the pairs that a rule of
+transitivity, or one of symmetry and one of transitivity, derive from them. It returns exactly the pairs that
+were inserted and deleted. The cost is that of the changes, while rules pay for each instance: n³ in a clique.
 
 Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
-Programs with Equality, IJCAI 2015, names the problem; Italiano: Amortized Efficiency of a Path Retrieval
+Programs with Equality, IJCAI 2015, describes the problem; Italiano: Amortized Efficiency of a Path Retrieval
 Data Structure, Theoretical Computer Science 1986, for rows of reached nodes.
 
 Invariant: the pairs are the closure of the external pairs, before and after each call. External pairs are a
@@ -17,7 +16,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +24,7 @@ import numpy.typing as npt
 from tidelog.data import memory
 from tidelog.engine.columnar.closures import closure_kernels, reach_kernels
 from tidelog.engine.columnar.closures import closure_kernels as kernels
+from tidelog.records import dataclass
 
 Ids = npt.NDArray[np.int32]
 Pairs = tuple[Ids, Ids]
@@ -63,7 +62,7 @@ class ExternalPairs(ABC):
         self.pools = [NOTHING, NOTHING]
         self.journal: list[PairChange] | None = None
         self.count = 0
-        self.check: Check = proceed  # called while pairs are written, with how many are new so far
+        self.check: Check = proceed  # called while pairs are written, with the number of new ones so far
         self.tidied = FIRST_NODES
         self._make_vectors(FIRST_NODES)
         self._grow_pools()
@@ -79,7 +78,7 @@ class ExternalPairs(ABC):
 
     @property
     def edges(self) -> int:
-        """How many external pairs there are."""
+        """The number of external pairs."""
         return int(self.words[kernels.EDGES])
 
     @property
@@ -117,7 +116,7 @@ class ExternalPairs(ABC):
             if change.added:
                 self._remove(*change.external)
             else:
-                self._enter(*change.external, proceed)  # nothing stops it
+                self._enter(*change.external, proceed)  # cannot be interrupted
         self._undo(changes)
 
     @abstractmethod
@@ -131,7 +130,7 @@ class ExternalPairs(ABC):
             self.journal.append(PairChange(added, (ids[sources], ids[targets])))
 
     def _note_effect(self, effect: Any) -> None:
-        """Complete the latest entry of the journal: what undoes the change of the closure."""
+        """Complete the latest entry of the journal with the data that undoes the change of the closure."""
         if self.journal is not None:
             self.journal[-1].effect = effect
 
@@ -148,7 +147,7 @@ class ExternalPairs(ABC):
                 while (done := kernels.add_pairs(words, left, right, done, end, sources, targets)) < end:
                     self._grow()
                 check(0)
-        finally:  # also for a lack of memory: the journal knows what was entered until then
+        finally:  # also if memory is exhausted: the journal has the pairs entered until then
             entered = words[kernels.KEPT]
             self._note(True, sources[:entered], targets[:entered])
         return sources[:entered], targets[:entered]
@@ -187,35 +186,35 @@ class ExternalPairs(ABC):
             kernels.enter_nodes(words)
 
     def _tidy(self) -> None:
-        """Number the nodes again if they have doubled since last time and most have no pair left."""
+        """Renumber the nodes if they have doubled since the last time and most have no pairs."""
         if self.nodes < 2 * self.tidied:
             return
         self.tidied = self.nodes
         if 2 * kernels.count_idle(self.words) > self.nodes:
-            fresh = type(self)()
-            fresh.check = self.check
-            fresh.fill(*self.externals())
-            self.__dict__ = fresh.__dict__
+            rebuilt = type(self)()
+            rebuilt.check = self.check
+            rebuilt.fill(*self.externals())
+            self.__dict__ = rebuilt.__dict__
 
     @abstractmethod
     def _refresh(self, check: Check) -> None:
         """Write the whole closure again, from the external pairs."""
 
     def _forget_nodes(self, most: int) -> None:
-        """Forget the nodes numbered last, which have no pairs, until no more than `most` remain."""
+        """Remove the nodes numbered last, which have no pairs, until at most `most` remain."""
         self.words[kernels.NODES] = min(self.nodes, most)
         self.slots[:] = 0
         kernels.enter_nodes(self.words)
 
     def _begin_vectors(self, vectors: npt.NDArray[np.int32], used: int) -> None:  # noqa: B027 – often nothing
-        """Set what is not 0 for nodes to come."""
+        """Initialise vectors of future nodes that are not 0."""
 
     def _grow_pools(self) -> None:
         """Allocate larger pools for the lists that are short of room."""
         for side, pool in enumerate(self.pools):
             base = kernels.ABREAST * side
             top = int(self.words[kernels.POOL_TOP + base])
-            # A list that moves wants twice its length, and none is longer than there are pairs.
+            # A moved list gets twice its length, and none is longer than the number of pairs.
             larger = memory.grown(pool, top, max(FIRST_POOL, 2 * len(pool), top + 2 * self.edges))
             self.pools[side] = larger
             self.words[kernels.POOL + base] = larger.ctypes.data
@@ -223,12 +222,12 @@ class ExternalPairs(ABC):
 
 
 def proceed(count: int) -> None:
-    """Stop nothing: the check where there is no limit."""
+    """The check without a limit."""
 
 
 MOST_MATRIX_BYTES = 256 << 20
 BYTES_PER_PAIR = 1 << 11  # a matrix much larger than its pairs is mostly empty: rules need less
-FEW_PAIRS = 1 << 12  # the size of a matrix for these is always allowed
+FEW_PAIRS = 1 << 12  # a matrix for so many pairs is always allowed
 SEARCHES = 4  # how often searches after a deletion may read each pair, before they are given up
 FEW_COLUMNS = 64  # nodes that a deletion may lose before rows are written again
 
@@ -298,9 +297,9 @@ class TransitiveClosure(ExternalPairs):
 
     def contains(self, left: Ids, right: Ids) -> npt.NDArray[np.bool_]:
         """Return for each pair whether it is in the closure."""
-        found = np.empty(len(left), np.bool_)
-        reach_kernels.contains_pairs(self.words, left, right, found)
-        return found
+        is_contained = np.empty(len(left), np.bool_)
+        reach_kernels.contains_pairs(self.words, left, right, is_contained)
+        return is_contained
 
     # ---- changing rows
 
@@ -309,18 +308,18 @@ class TransitiveClosure(ExternalPairs):
         return 4 + 4 * self.edges // self.nodes + self.matrix.shape[1]
 
     def _extend_each(self, sources: Ids, targets: Ids) -> Pairs:
-        """Add pairs one by one to the rows; return what becomes true."""
+        """Add pairs one by one to the rows; return the inserted pairs."""
         steps: list[Pairs] = []
-        known = 0  # pairs of the steps before
+        gained = 0  # pairs of the steps before
         for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
-            steps.append(self._extend(source, target, known))
-            known += len(steps[-1][0])
+            steps.append(self._extend(source, target, gained))
+            gained += len(steps[-1][0])
         return steps[0] if len(steps) == 1 else _joined(steps)
 
-    def _extend(self, source: int, target: int, known: int) -> Pairs:
-        """Add one pair to the rows; return what becomes true."""
+    def _extend(self, source: int, target: int, gained_before: int) -> Pairs:
+        """Add one pair to the rows; return the inserted pairs."""
         listed, gained, low, high = reach_kernels.extend(self.words, source, target)
-        self.check(known + gained)
+        self.check(gained_before + gained)
         if gained == 0:
             return NO_PAIRS
         left, right = columns(gained)
@@ -329,11 +328,11 @@ class TransitiveClosure(ExternalPairs):
             position, count = reach_kernels.write_extended(
                 self.words, listed, low, high, left, right, position, count, count + PART
             )
-            self.check(known + count)
+            self.check(gained_before + count)
         return left, right
 
     def _rewrite(self, sources: Ids) -> Pairs:
-        """Add many pairs by writing all rows that reach their sources again; return what becomes true."""
+        """Add many pairs by rewriting all rows that reach their sources; return the inserted pairs."""
         listed, old_words, _ = reach_kernels.list_reaching(self.words, sources, len(sources))
         old = memory.empty(old_words, np.int64)
         gained, _ = self._recompute(listed, old, self.check)
@@ -341,7 +340,7 @@ class TransitiveClosure(ExternalPairs):
         return self._written(reach_kernels.write_gained, listed, old, gained, are_new=True)
 
     def _recompute(self, listed: int, old: Words, check: Check) -> tuple[int, int]:
-        """Write the listed rows again and the old ones into `old`; count the pairs gained and lost."""
+        """Rewrite the listed rows, saving the old ones in `old`; count the pairs gained and lost."""
         reach_kernels.keep_rows(self.words, listed, old)
         reach_kernels.begin_closing(self.words, listed)
         index = visited = depth = top = 0
@@ -356,7 +355,7 @@ class TransitiveClosure(ExternalPairs):
     def _written(
         self, write: Callable[..., Any], listed: int, old: Words, pairs: int, are_new: bool
     ) -> Pairs:
-        """Return the pairs in which the listed rows differ from the old ones, as a kernel writes them."""
+        """Return the pairs in which the listed rows differ from the old ones, written by a kernel."""
         left, right = columns(pairs)
         index = offset = count = 0
         while index < listed:
@@ -367,31 +366,31 @@ class TransitiveClosure(ExternalPairs):
         return left, right
 
     def _break(self, sources: Ids, targets: Ids) -> Pairs:
-        """Delete from the rows what depended on broken pairs; return what ceases to be true.
+        """Delete the pairs that depended on broken pairs; return them.
 
-        Column by column if few nodes are lost and searches for them are cheap; else, or for the rest, by
-        writing the rows of all that reached the sources again.
+        Clear columns if few nodes are lost and searches for them are cheap; otherwise, and for the rest,
+        rewrite the rows of all nodes that reached the sources.
         """
         words = self.words
         listed, old_words, pairs = reach_kernels.list_reaching(words, sources, len(sources))
         source = -1
         if len(sources) == 1 and _steps(old_words, pairs) > self.edges:
-            # Two more searches, and the pairs that cease lie between few nodes.
+            # Two more searches limit the deleted pairs to few nodes.
             source = int(sources[0])
             listed, old_words, pairs = reach_kernels.keep_losing(words, listed, int(targets[0]))
         lost = reach_kernels.list_lost(words, targets, len(targets), source, FEW_COLUMNS)
-        cleared, done = NO_PAIRS, False
+        cleared, is_complete = NO_PAIRS, False
         if lost <= FEW_COLUMNS:
             left, right = columns(lost * listed)
             budget = _steps(old_words, pairs)
-            count, done = reach_kernels.clear_columns(words, listed, lost, budget, left, right)
+            count, is_complete = reach_kernels.clear_columns(words, listed, lost, budget, left, right)
             cleared = left[:count].copy(), right[:count].copy()
-        if done:
+        if is_complete:
             return cleared
         old = memory.empty(old_words, np.int64)
-        _, fewer = self._recompute(listed, old, self.check)
-        rest = self._written(reach_kernels.write_lost, listed, old, fewer, are_new=False)
-        return _joined([cleared, rest]) if len(cleared[0]) else rest
+        _, lost_pairs = self._recompute(listed, old, self.check)
+        remaining = self._written(reach_kernels.write_lost, listed, old, lost_pairs, are_new=False)
+        return _joined([cleared, remaining]) if len(cleared[0]) else remaining
 
     def _undo(self, changes: list[PairChange]) -> None:
         if any(change.effect is None for change in changes):  # the last call did not end
@@ -445,7 +444,7 @@ class EquivalenceClosure(ExternalPairs):
 
     @staticmethod
     def fits(nodes: int, edges: int) -> bool:
-        """Whether a graph of this size is for this structure: any, since it takes no more than its pairs."""
+        """Whether a graph of this size is supported: always, since memory is linear in the pairs."""
         return True
 
     def add(self, left: Ids, right: Ids) -> Pairs:
@@ -472,9 +471,9 @@ class EquivalenceClosure(ExternalPairs):
 
     def contains(self, left: Ids, right: Ids) -> npt.NDArray[np.bool_]:
         """Return for each pair whether it is in the closure."""
-        found = np.empty(len(left), np.bool_)
-        closure_kernels.contains_pairs(self.words, left, right, found)
-        return found
+        is_contained = np.empty(len(left), np.bool_)
+        closure_kernels.contains_pairs(self.words, left, right, is_contained)
+        return is_contained
 
     def _write_changed(self, count: int, are_new: bool) -> Pairs:
         """Return the pairs that change, and enter the changed nodes into the journal."""
@@ -495,7 +494,7 @@ class EquivalenceClosure(ExternalPairs):
 
     def _undo(self, changes: list[PairChange]) -> None:
         for change in changes:
-            if change.effect is None:  # the last call did not end
+            if change.effect is None:  # the last call was interrupted
                 self._refresh(proceed)
                 return
         closure_kernels.restore(self.words, np.concatenate([NOTHING, *(each.effect for each in changes)]))
@@ -506,13 +505,13 @@ class EquivalenceClosure(ExternalPairs):
         self.count = closure_kernels.count_pairs(self.words)
 
     def _begin_vectors(self, vectors: npt.NDArray[np.int32], used: int) -> None:
-        """Initialise each future node as a component of its own."""
+        """Initialise each future node as a separate component."""
         nodes = np.arange(used, vectors.shape[1], dtype=np.int32)
         vectors[[closure_kernels.LABEL, closure_kernels.NEXT], used:] = nodes
 
 
 def _steps(words: int, pairs: int) -> int:
-    """Return what it costs to write rows of `words` words and `pairs` pairs again, in steps of a search."""
+    """Return the cost of rewriting rows of `words` words and `pairs` pairs, in steps of a search."""
     return 4 * pairs + words // 4
 
 

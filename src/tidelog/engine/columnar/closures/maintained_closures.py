@@ -1,14 +1,14 @@
-"""Structures for closures: they derive a predicate's facts, and maintain them. Mutable.
+"""Structures for closures, which derive and maintain a predicate's facts. Mutable.
 
-A closed relation has no counters. Its structure knows the external pairs and tells which facts are inserted
-and deleted; it is made when it is first needed, and takes part in transactions. See
-`engine.protocol.Closures` for what the methods promise.
+A closed relation has no counters. Its structure has the external pairs and returns the inserted and deleted
+facts; it is created when it is first needed, and participates in transactions. See `engine.protocol.Closures`
+for the contracts of the methods.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -28,8 +28,9 @@ from tidelog.engine.columnar.storage.table import Table
 from tidelog.engine.columnar.transactions.row_sets import RowSet
 from tidelog.engine.columnar.transactions.transactions import Participant, Transactions
 from tidelog.engine.flags import Flag
-from tidelog.engine.limits import ActiveLimits
+from tidelog.engine.interrupts import ActiveLimits
 from tidelog.engine.protocol import StructureTooLarge
+from tidelog.records import dataclass
 from tidelog.rewrite.auxiliary_relations import ClosureKind, ClosureModule, is_auxiliary
 
 Structure = TransitiveClosure | EquivalenceClosure
@@ -52,12 +53,12 @@ class ClosedRelation:
 class UsedStructures:
     """The structures that a transaction uses: those that existed, and the relations whose it has made."""
 
-    known: list[Structure] = field(default_factory=list)
-    made: list[ClosedRelation] = field(default_factory=list)
+    existing: list[Structure] = field(default_factory=list)
+    created: list[ClosedRelation] = field(default_factory=list)
 
 
 class ColumnarClosures(Participant, CatalogObserver):
-    """The closed relations and their structures: told of changes while there are some."""
+    """The closed relations and their structures: notified of changes while there are any."""
 
     def __init__(
         self, catalog: Catalog, storage: ColumnarStorage, transactions: Transactions, limits: ActiveLimits
@@ -78,7 +79,7 @@ class ColumnarClosures(Participant, CatalogObserver):
     # ---- relations that are closed, and no longer
 
     def build(self, module: ClosureModule, given: str) -> int | None:
-        """Close a predicate over its own external facts and those of `given`; return how many are new."""
+        """Close a predicate over its external facts and those of `given`; return the number of new facts."""
         left, right = self.storage.rows(given).columns
         if not self._fits(module.kind, (left, right)):
             return None
@@ -117,7 +118,7 @@ class ColumnarClosures(Participant, CatalogObserver):
         self.transactions.join(self)
 
     def _end_transaction(self) -> None:
-        """Use no structure any more, and take no part in transactions if nothing is closed."""
+        """Release the used structures, and stop participating in transactions if no relation is closed."""
         self._used = UsedStructures()
         if not self.closed:
             self.catalog.ignore(self)
@@ -128,7 +129,7 @@ class ColumnarClosures(Participant, CatalogObserver):
         self.catalog.table(relation).complete()
         source = self.closed.pop(relation).module.source
         if is_auxiliary(source) and source in self.catalog:
-            # No rule reads it any more: it may be dropped, and the counters of others stay.
+            # No rule reads it: it may be dropped, and the counters of others stay.
             self.catalog.table(source).drop_counters()
 
     def _fits(self, kind: ClosureKind, pairs: Pairs) -> bool:
@@ -141,7 +142,7 @@ class ColumnarClosures(Participant, CatalogObserver):
         return fits(min(2 * edges, values), edges) or fits(self._count_nodes(pairs), edges)
 
     def _count_nodes(self, pairs: Pairs) -> int:
-        """Return how many ids there are in pairs."""
+        """Return the number of distinct ids in pairs."""
         is_node = np.zeros(len(self.catalog.dictionary), np.bool_)
         for column in pairs:
             is_node[column] = True
@@ -149,11 +150,12 @@ class ColumnarClosures(Participant, CatalogObserver):
 
     def externals(self, module: ClosureModule, flag: int) -> Pairs:
         """Return the external pairs: facts of the source with a flag, and explicit facts of the predicate."""
-        source, own = self.catalog.table(module.source), self.catalog.table(module.predicate)
+        source, closed = self.catalog.table(module.source), self.catalog.table(module.predicate)
         derived = (source.flags[: len(source)] & flag) != 0
-        explicit = (own.flags[: len(own)] & layout.EXPLICIT) != 0
+        explicit = (closed.flags[: len(closed)] & layout.EXPLICIT) != 0
         left, right = (
-            np.concatenate((source.column(place)[derived], own.column(place)[explicit])) for place in range(2)
+            np.concatenate((source.column(place)[derived], closed.column(place)[explicit]))
+            for place in range(2)
         )
         return left, right
 
@@ -195,13 +197,13 @@ class ColumnarClosures(Participant, CatalogObserver):
         return left[rows], right[rows]
 
     def _lost_below(self, module: ClosureModule, deleted: RowSet) -> Pairs:
-        """Return the pairs that no rule derives any more and that are not explicit."""
+        """Return the deleted external pairs that are not explicit."""
         pairs = self._pairs(module.source, deleted)
         if not len(pairs[0]):
             return pairs
         table = self.catalog.table(module.predicate)
-        found = table.find(pairs, len(pairs[0]))
-        lost = (table.flags[found] & layout.EXPLICIT) == 0  # all are found: they were in the closure
+        rows = table.find(pairs, len(pairs[0]))
+        lost = (table.flags[rows] & layout.EXPLICIT) == 0  # all rows exist: the pairs were in the closure
         return pairs[0][lost], pairs[1][lost]
 
     def _lost_here(self, module: ClosureModule, removed: RowSet) -> Pairs:
@@ -229,43 +231,43 @@ class ColumnarClosures(Participant, CatalogObserver):
         edges = structure.edges + count
         if not count or structure.fits(structure.nodes + 2 * count, edges):
             return
-        known = structure.vectors[closure_kernels.IDS, : structure.nodes]
-        more = len(np.setdiff1d(np.concatenate(gained), known))
-        if more and not structure.fits(structure.nodes + more, edges):
+        numbered = structure.vectors[closure_kernels.IDS, : structure.nodes]
+        new_nodes = len(np.setdiff1d(np.concatenate(gained), numbered))
+        if new_nodes and not structure.fits(structure.nodes + new_nodes, edges):
             raise StructureTooLarge(module.predicate)
 
     # ---- transactions
 
-    def _watch(self, structure: Structure, known: int) -> None:
-        """Check the limits inside a structure; `known` of the pairs that it adds are facts already."""
-        structure.check = lambda count: self.limits.check(max(0, count - known))
+    def _watch(self, structure: Structure, existing: int) -> None:
+        """Check the limits within a structure; `existing` of the pairs that it adds are already facts."""
+        structure.check = lambda count: self.limits.check(max(0, count - existing))
 
     def _structure(self, relation: str) -> Structure:
-        """Return the structure of a relation as it was before the transaction, or as that has changed it."""
+        """Return the structure of a relation, created for the state before the transaction if necessary."""
         closed, used = self.closed[relation], self._used
         if closed.structure is None:
             structure = STRUCTURES[closed.module.kind]()
             self._watch(structure, 0)
             structure.fill(*self.externals(closed.module, layout.BEFORE))
             closed.structure = structure
-            used.made.append(closed)
-        elif closed.structure.journal is None and closed not in used.made:
+            used.created.append(closed)
+        elif closed.structure.journal is None and closed not in used.created:
             closed.structure.checkpoint()
-            used.known.append(closed.structure)
+            used.existing.append(closed.structure)
         return closed.structure
 
     def on_commit(self) -> None:
-        """Keep what the transaction did to structures."""
-        for structure in self._used.known:
+        """Keep the changes of the transaction to structures."""
+        for structure in self._used.existing:
             structure.commit()
         self._end_transaction()
 
     def on_roll_back(self) -> None:
         """Restore the structures as they were when the transaction began."""
-        for structure in self._used.known:
+        for structure in self._used.existing:
             structure.roll_back()
-        for closed in self._used.made:
-            closed.structure = None  # made between two phases it would not be what was before
+        for closed in self._used.created:
+            closed.structure = None  # created between two phases, it does not have the state before
         self._end_transaction()
 
 

@@ -32,7 +32,7 @@ from tidelog.engine.columnar.closures.closure_kernels import (
     vector,
 )
 
-# ---- Kernels over rows of bits: which nodes each node reaches. Mutates what it is given.
+# ---- Kernels over rows of bits: which nodes each node reaches. Mutates its arguments.
 #
 # A node's row has a bit per node. Outside the words FIRST to END of a row all bits are 0, so that sparse rows
 # and rows of neighbours numbered alike cost little.
@@ -71,7 +71,7 @@ def total_of(C: Any) -> Any:
 
 @subroutine
 def bit_of(node: Any) -> Any:
-    """The word in which a node's bit alone is set."""
+    """The word in which only a node's bit is set."""
     return np.int64(ONE << np.uint64(node & 63))
 
 
@@ -137,7 +137,7 @@ def set_pairs(C: Any, left: Any, right: Any, present: Any) -> None:
 
 @kernel("i64[:], i32[:], i32[:], i64 -> i64")
 def keep_missing(C: Any, sources: Any, targets: Any, count: Any) -> Any:
-    """Move the pairs that are not in the closure to the front; returns how many they are."""
+    """Move the pairs that are not in the closure to the front; returns their number."""
     kept = 0
     for index in range(count):
         if not has_bit(C, np.int64(sources[index]), np.int64(targets[index])):
@@ -148,18 +148,18 @@ def keep_missing(C: Any, sources: Any, targets: Any, count: Any) -> Any:
 
 
 @subroutine
-def spread_back(C: Any, count: Any, stamp: Any, target: Any, budget: Any) -> Any:
+def search_backwards(C: Any, count: Any, stamp: Any, target: Any, budget: Any) -> Any:
     """Add to the listed nodes, marked with the stamp, all from which external pairs lead to one of them.
 
-    Leaves out those that reach the target already, if there is one (it is not -1), and so do all before them.
-    Returns how many are listed, or -1 if the search costs more than the budget.
+    Leaves out nodes that reach the target already, unless it is -1: so do all nodes that reach them. Returns
+    the number of listed nodes, or -1 if the search costs more than the budget.
     """
     listed, marks = vector(C, LISTED), vector(C, FORWARD)
     sources, start, length = pool_of(C, SOURCES), vector(C, START + ABREAST), vector(C, LENGTH + ABREAST)
-    done = 0
-    while done < count:
-        node = np.int64(listed[done])
-        done += 1
+    position = 0
+    while position < count:
+        node = np.int64(listed[position])
+        position += 1
         budget -= 1 + length[node]
         if budget < 0:
             return np.int64(-1)
@@ -174,30 +174,30 @@ def spread_back(C: Any, count: Any, stamp: Any, target: Any, budget: Any) -> Any
 
 @subroutine
 def list_gaining(C: Any, source: Any, target: Any) -> Any:
-    """List the nodes that reach the source, or are it, and do not reach the target; returns how many."""
+    """List the source and the nodes that reach it, unless they reach the target; returns their number."""
     listed = vector(C, LISTED)
     if has_bit(C, source, target):
         return np.int64(0)
     stamp = next_stamp(C)
     listed[0] = source
     vector(C, FORWARD)[source] = stamp
-    found = spread_back(C, np.int64(1), stamp, target, C[NODES])
-    if found >= 0:
-        return found
-    # There are many: their rows tell faster than a search.
-    found = np.int64(0)
+    listed_count = search_backwards(C, np.int64(1), stamp, target, C[NODES])
+    if listed_count >= 0:
+        return listed_count
+    # There are many nodes: reading their rows is faster than a search.
+    listed_count = np.int64(0)
     for node in range(C[NODES]):
         if (node == source or has_bit(C, node, source)) and not has_bit(C, node, target):
-            listed[found] = node
-            found += 1
-    return found
+            listed[listed_count] = node
+            listed_count += 1
+    return listed_count
 
 
 @kernel("i64[:], i64, i64 -> i64, i64, i64, i64")
 def extend(C: Any, source: Any, target: Any) -> Any:
-    """List the nodes that gain by a pair: how many, how many pairs they gain, and in which words.
+    """List the nodes that gain by a new pair; returns their number, that of gained pairs, and the words.
 
-    The scratch row holds what the target gives to each.
+    The scratch row has the nodes that the target adds to each.
     """
     listed_count = list_gaining(C, source, target)
     rows, total, listed = rows_of(C), total_of(C), vector(C, LISTED)
@@ -221,9 +221,10 @@ def extend(C: Any, source: Any, target: Any) -> Any:
 def write_extended(
     C: Any, listed_count: Any, low: Any, high: Any, left: Any, right: Any, place: Any, count: Any, most: Any
 ) -> Any:
-    """Give the scratch row to the listed nodes, and write out the pairs they gain.
+    """Add the scratch row to the listed nodes, and write the pairs that they gain.
 
-    From a place in the list, and as the `count`th pair, on, until there are `most`; returns where to go on.
+    Starts at a place in the list, with the `count`th pair, and ends with `most` pairs; returns where to
+    continue.
     """
     rows, total, listed = rows_of(C), total_of(C), vector(C, LISTED)
     first, end = vector(C, FIRST), vector(C, END)
@@ -241,15 +242,15 @@ def write_extended(
     return place, count
 
 
-# ---- what a deletion breaks
+# ---- deletions
 
 
 @subroutine
 def is_reached(C: Any, source: Any, target: Any) -> Any:
-    """Whether external pairs lead from source to target, and how many were looked at.
+    """Whether external pairs lead from source to target, and the cost of the search.
 
-    Searches from both ends, from the one that has cost less so far. Rows may hold too much, never too
-    little: nodes whose row denies the way are left out.
+    Searches from both ends, each time from the cheaper one. Rows may have too many nodes, never too few:
+    nodes whose rows exclude a path are skipped.
     """
     stamp = next_stamp(C)
     forward, backward = vector(C, FORWARD), vector(C, BACKWARD)
@@ -269,42 +270,42 @@ def is_reached(C: Any, source: Any, target: Any) -> Any:
             ahead_next += 1
             ahead_cost += 1 + target_length[node]
             for place in range(target_start[node], target_start[node] + target_length[node]):
-                other = np.int64(targets[place])
-                if backward[other] == stamp:
+                neighbour = np.int64(targets[place])
+                if backward[neighbour] == stamp:
                     return True, ahead_cost + behind_cost
-                if forward[other] != stamp and has_bit(C, other, target):
-                    forward[other] = stamp
-                    ahead[ahead_end] = other
+                if forward[neighbour] != stamp and has_bit(C, neighbour, target):
+                    forward[neighbour] = stamp
+                    ahead[ahead_end] = neighbour
                     ahead_end += 1
         else:
             node = np.int64(behind[behind_next])
             behind_next += 1
             behind_cost += 1 + source_length[node]
             for place in range(source_start[node], source_start[node] + source_length[node]):
-                other = np.int64(sources[place])
-                if forward[other] == stamp:
+                neighbour = np.int64(sources[place])
+                if forward[neighbour] == stamp:
                     return True, ahead_cost + behind_cost
-                if backward[other] != stamp and has_bit(C, source, other):
-                    backward[other] = stamp
-                    behind[behind_end] = other
+                if backward[neighbour] != stamp and has_bit(C, source, neighbour):
+                    backward[neighbour] = stamp
+                    behind[behind_end] = neighbour
                     behind_end += 1
     return False, ahead_cost + behind_cost
 
 
 @kernel("i64[:], i32[:], i32[:], i64, i64 -> i64")
 def keep_broken(C: Any, sources: Any, targets: Any, count: Any, budget: Any) -> Any:
-    """Move the removed pairs that no other way replaces to the front; returns how many they are.
+    """Move the removed pairs that no other path replaces to the front; returns their number.
 
     Once the searches have cost more than the budget, pairs count as broken without a search.
     """
     kept = 0
     for index in range(count):
         source, target = np.int64(sources[index]), np.int64(targets[index])
-        reached = False
+        is_replaced = False
         if budget > 0:
-            reached, cost = is_reached(C, source, target)
+            is_replaced, cost = is_reached(C, source, target)
             budget -= cost
-        if not reached:
+        if not is_replaced:
             sources[kept] = source
             targets[kept] = target
             kept += 1
@@ -313,10 +314,10 @@ def keep_broken(C: Any, sources: Any, targets: Any, count: Any, budget: Any) -> 
 
 @subroutine
 def mark_connected(C: Any, side: Any, node: Any, stamp: Any, budget: Any) -> Any:
-    """Mark all nodes that reach a node, or that it reaches; returns what is left of the budget."""
+    """Mark all nodes that reach a node, or that it reaches; returns the rest of the budget."""
     marks, queue, pool = vector(C, BACKWARD), vector(C, QUEUE), pool_of(C, side)
     start, length = vector(C, START + ABREAST * side), vector(C, LENGTH + ABREAST * side)
-    done, end = 0, 0
+    position, end = 0, 0
     while budget > 0:
         budget -= 1 + length[node]
         for place in range(start[node], start[node] + length[node]):
@@ -324,19 +325,19 @@ def mark_connected(C: Any, side: Any, node: Any, stamp: Any, budget: Any) -> Any
                 marks[pool[place]] = stamp
                 queue[end] = pool[place]
                 end += 1
-        if done == end:
+        if position == end:
             break
-        node = np.int64(queue[done])
-        done += 1
+        node = np.int64(queue[position])
+        position += 1
     return budget
 
 
 @kernel("i64[:], i32[:], i64, i64, i64 -> i64")
 def list_lost(C: Any, targets: Any, count: Any, source: Any, most: Any) -> Any:
-    """List in OTHER_QUEUE the targets of broken pairs and all they reach; returns how many.
+    """List in OTHER_QUEUE the targets of broken pairs and all nodes that they reach; returns their number.
 
-    A row loses no bit but theirs. For one pair, whose source is given (else it is -1), those that the source
-    still reaches are left out. No more than `most` are listed; `most` + 1 means that there are more.
+    Rows lose no other bits. For a single pair, whose source is given (otherwise -1), nodes that the source
+    still reaches are left out. At most `most` are listed; `most` + 1 means that there are more.
     """
     listed, rows, total = vector(C, OTHER_QUEUE), rows_of(C), total_of(C)
     first, end, marks = vector(C, FIRST), vector(C, END), vector(C, BACKWARD)
@@ -349,7 +350,7 @@ def list_lost(C: Any, targets: Any, count: Any, source: Any, most: Any) -> Any:
         total[target >> 6] |= bit_of(target)
         for word in range(first[target], end[target]):
             total[word] |= rows[target * C[STRIDE] + word]
-    found = 0
+    listed_count = 0
     for word in range(C[STRIDE]):
         bits = np.uint64(total[word])
         while bits != 0:
@@ -357,18 +358,18 @@ def list_lost(C: Any, targets: Any, count: Any, source: Any, most: Any) -> Any:
             bits &= bits - ONE
             if marks[target] == stamp:
                 continue
-            if found == most:
+            if listed_count == most:
                 return most + 1
-            listed[found] = target
-            found += 1
-    return found
+            listed[listed_count] = target
+            listed_count += 1
+    return listed_count
 
 
 @kernel("i64[:], i64, i64, i64, i32[:], i32[:] -> i64, bool")
 def clear_columns(C: Any, listed_count: Any, lost_count: Any, budget: Any, left: Any, right: Any) -> Any:
-    """Take the bits of lost nodes out of the listed rows that no longer reach them, one node at a time.
+    """Clear the bits of lost nodes in the listed rows that no longer reach them, one node at a time.
 
-    Writes the pairs; returns how many they are, and whether the budget was enough for all nodes.
+    Writes the pairs; returns their number, and whether the budget was sufficient for all nodes.
     """
     rows, ids, listed, lost = rows_of(C), vector(C, IDS), vector(C, LISTED), vector(C, OTHER_QUEUE)
     marks = vector(C, BACKWARD)
@@ -400,13 +401,13 @@ WAITING = -1
 
 @subroutine
 def scan_reaching(C: Any, sources: Any, count: Any) -> Any:
-    """List the sources and all nodes whose rows reach one; returns how many."""
+    """List the sources and all nodes whose rows reach one; returns their number."""
     rows, total, listed = rows_of(C), total_of(C), vector(C, LISTED)
     first, end = vector(C, FIRST), vector(C, END)
     clear_total(C)
     for index in range(count):
         total[sources[index] >> 6] |= bit_of(np.int64(sources[index]))
-    found = np.int64(0)
+    listed_count = np.int64(0)
     for node in range(C[NODES]):
         reaches = (total[node >> 6] & bit_of(node)) != 0
         word = np.int64(first[node])
@@ -414,14 +415,14 @@ def scan_reaching(C: Any, sources: Any, count: Any) -> Any:
             reaches = (total[word] & rows[node * C[STRIDE] + word]) != 0
             word += 1
         if reaches:
-            listed[found] = node
-            found += 1
-    return found
+            listed[listed_count] = node
+            listed_count += 1
+    return listed_count
 
 
 @subroutine
 def note_rows(C: Any, listed_count: Any) -> Any:
-    """Note where the listed rows have words; returns how many, and how many pairs begin at the nodes."""
+    """Record the words of the listed rows; returns their number, and that of the pairs from these nodes."""
     listed, first, end, length = vector(C, LISTED), vector(C, FIRST), vector(C, END), vector(C, LENGTH)
     old_first, old_end = vector(C, OLD_FIRST), vector(C, OLD_END)
     words, pairs = np.int64(0), np.int64(0)
@@ -436,48 +437,48 @@ def note_rows(C: Any, listed_count: Any) -> Any:
 
 @kernel("i64[:], i32[:], i64 -> i64, i64, i64")
 def list_reaching(C: Any, sources: Any, count: Any) -> Any:
-    """List the sources and all nodes that reach one; returns how many nodes, words in their rows, and pairs.
+    """List the sources and all nodes that reach one; returns the numbers of nodes, of their words and pairs.
 
-    After a deletion the search finds what the rows of before tell: whoever needed a broken pair to reach a
-    source reaches the source of that pair.
+    After a deletion the search finds the same nodes as the former rows have: a node that needed a broken pair
+    to reach a source reaches the source of that pair.
     """
     listed, marks = vector(C, LISTED), vector(C, FORWARD)
     stamp = next_stamp(C)
-    found = np.int64(0)
+    listed_count = np.int64(0)
     for index in range(count):
         if marks[sources[index]] != stamp:
             marks[sources[index]] = stamp
-            listed[found] = sources[index]
-            found += 1
-    found = spread_back(C, found, stamp, np.int64(-1), C[NODES])
-    if found < 0:
-        found = scan_reaching(C, sources, count)
-    words, pairs = note_rows(C, found)
-    return found, words, pairs
+            listed[listed_count] = sources[index]
+            listed_count += 1
+    listed_count = search_backwards(C, listed_count, stamp, np.int64(-1), C[NODES])
+    if listed_count < 0:
+        listed_count = scan_reaching(C, sources, count)
+    words, pairs = note_rows(C, listed_count)
+    return listed_count, words, pairs
 
 
 @kernel("i64[:], i64, i64 -> i64, i64, i64")
 def keep_losing(C: Any, listed_count: Any, target: Any) -> Any:
-    """Of the nodes listed for one broken pair keep those that lose by it; returns as `list_reaching` does.
+    """Keep the nodes listed for one broken pair that lose pairs; returns the same as `list_reaching`.
 
-    All that a node reached by way of the pair it reached by way of its target: if another way leads there,
-    nothing is lost.
+    All nodes that a node reached through the pair it reached through its target: if another path leads there,
+    it loses no pairs.
     """
     listed, marks = vector(C, LISTED), vector(C, BACKWARD)
     stamp = next_stamp(C)
     mark_connected(C, SOURCES, target, stamp, C[EDGES] + C[NODES] + 1)
-    found = np.int64(0)
+    kept_count = np.int64(0)
     for place in range(listed_count):
         if marks[listed[place]] != stamp:
-            listed[found] = listed[place]
-            found += 1
-    words, pairs = note_rows(C, found)
-    return found, words, pairs
+            listed[kept_count] = listed[place]
+            kept_count += 1
+    words, pairs = note_rows(C, kept_count)
+    return kept_count, words, pairs
 
 
 @kernel("i64[:] -> i64")
 def list_all(C: Any) -> Any:
-    """List all nodes, as if their rows had been empty; returns how many they are."""
+    """List all nodes, as if their rows had been empty; returns their number."""
     listed, old_first, old_end = vector(C, LISTED), vector(C, OLD_FIRST), vector(C, OLD_END)
     for node in range(C[NODES]):
         listed[node] = node
@@ -488,10 +489,10 @@ def list_all(C: Any) -> Any:
 
 @subroutine
 def close_component(C: Any, bottom: Any, top: Any) -> Any:
-    """Write the row of the component on this part of the stack; the rows behind it are right.
+    """Write the row of the component on this part of the stack; the rows of components behind it are correct.
 
-    All members have the same row: what their neighbours outside reach, and, if there is a way back, the
-    members themselves. Returns how many words were read and written: at most two rows per node.
+    All members have the same row: the nodes that their outside neighbours reach, and, if there is a cycle,
+    the members themselves. Returns the number of words read and written: at most two rows per node.
     """
     rows, total, stride = rows_of(C), total_of(C), C[STRIDE]
     stack, order = vector(C, STACK), vector(C, ORDER)
@@ -546,11 +547,11 @@ def begin_closing(C: Any, listed_count: Any) -> None:
 
 @kernel("i64[:], i64, i64, i64, i64, i64, i64 -> i64, i64, i64, i64")
 def close_listed(C: Any, listed_count: Any, index: Any, visited: Any, depth: Any, top: Any, most: Any) -> Any:
-    """Write the rows of the listed nodes anew; all other rows are right.
+    """Rewrite the rows of the listed nodes; all other rows are correct.
 
     Tarjan's search finds components after those they lead to, so that each row is written once. After `most`
-    pairs and words it stops at the end of a component; it returns where it goes on, as it was given it. All
-    is done when no listed node is left.
+    pairs and words it stops at the end of a component, and returns its position as the arguments of the next
+    call. It is complete when no listed node remains.
     """
     listed, order, lowest = vector(C, LISTED), vector(C, ORDER), vector(C, LOWEST)
     stack, path, progress = vector(C, STACK), vector(C, PATH), vector(C, PROGRESS)
@@ -616,7 +617,7 @@ def keep_rows(C: Any, listed_count: Any, old: Any) -> None:
 
 @kernel("i64[:], i64, i64[:] -> i64, i64")
 def count_differences(C: Any, listed_count: Any, old: Any) -> Any:
-    """How many pairs the listed rows have gained and lost."""
+    """The numbers of pairs that the listed rows have gained and lost."""
     rows, listed = rows_of(C), vector(C, LISTED)
     first, end = vector(C, FIRST), vector(C, END)
     old_first, old_end = vector(C, OLD_FIRST), vector(C, OLD_END)
@@ -627,22 +628,22 @@ def count_differences(C: Any, listed_count: Any, old: Any) -> Any:
         for word in range(first[node], end[node]):
             gained += np.int64(count_ones(np.uint64(rows[row + word])))
         for word in range(old_first[index], old_end[index]):
-            both = np.int64(count_ones(np.uint64(rows[row + word] & old[offset])))
-            gained -= both
-            lost += np.int64(count_ones(np.uint64(old[offset]))) - both
+            common = np.int64(count_ones(np.uint64(rows[row + word] & old[offset])))
+            gained -= common
+            lost += np.int64(count_ones(np.uint64(old[offset]))) - common
             offset += 1
     return gained, lost
 
 
-# ---- pairs of the listed rows, some of them at a time: from a place in the list, one in `old`, and as the
-# `count`th pair on, until there are `most`; what is returned is where to go on
+# ---- pairs of the listed rows in portions: from a place in the list and one in `old`, with the `count`th
+# pair, until there are `most` pairs; the kernels return where to continue
 
 
 @kernel("i64[:], i64, i64[:], i32[:], i32[:], i64, i64, i64, i64 -> i64, i64, i64")
 def write_gained(
     C: Any, listed_count: Any, old: Any, left: Any, right: Any, index: Any, offset: Any, count: Any, most: Any
 ) -> Any:
-    """Write out the pairs of the listed rows that are not in the old ones."""
+    """Write the pairs of the listed rows that are not in the old ones."""
     rows, listed = rows_of(C), vector(C, LISTED)
     first, end = vector(C, FIRST), vector(C, END)
     old_first, old_end = vector(C, OLD_FIRST), vector(C, OLD_END)
@@ -665,7 +666,7 @@ def write_gained(
 def write_lost(
     C: Any, listed_count: Any, old: Any, left: Any, right: Any, index: Any, offset: Any, count: Any, most: Any
 ) -> Any:
-    """Write out the pairs of the old rows that are not in the listed ones."""
+    """Write the pairs of the old rows that are not in the listed ones."""
     rows, listed = rows_of(C), vector(C, LISTED)
     old_first, old_end = vector(C, OLD_FIRST), vector(C, OLD_END)
     while index < listed_count and count < most:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.interpreter.expression_kernels import DEEPEST
+from tidelog.engine.columnar.interpreter.expression_kernels import LONGEST
 from tidelog.engine.columnar.storage.table import IndexKey
 from tidelog.engine.flags import PARTS, PRESENT, MarkConfig, MarkKind
 from tidelog.errors import Diagnostic, EvaluationError, Span
+from tidelog.logic.functions.builtins import lookup
 from tidelog.logic.program import (
     Apply,
     Comparison,
@@ -39,21 +40,61 @@ from tidelog.plan.algebra import (
     chain,
 )
 from tidelog.plan.algebra import chain as nodes_of
+from tidelog.records import dataclass
 
 # ---- the code of one step
 
-OPERATIONS = {
+# The functions that kernels compute, by the number of operands; chains take two or more.
+OF_ONE = {
+    "NOT": layout.X_NOT,
+    "ISINTEGER": layout.X_IS_INTEGER,
+    "NEG": layout.X_NEGATE,
+    "ABS": layout.X_ABS,
+    "ROUND": layout.X_ROUND,
+    "CEIL": layout.X_CEIL,
+    "FLOOR": layout.X_FLOOR,
+    "SQRT": layout.X_SQRT,
+    "INT": layout.X_TO_INTEGER,
+    "DECIMAL": layout.X_TO_DECIMAL,
+    "DOUBLE": layout.X_TO_DOUBLE,
+    "BOOLEAN": layout.X_TO_BOOLEAN,
+    "YEAR": layout.X_YEAR,
+    "MONTH": layout.X_MONTH,
+    "DAY": layout.X_DAY,
+    "HOURS": layout.X_HOURS,
+    "MINUTES": layout.X_MINUTES,
+    "SECONDS": layout.X_SECONDS,
+    "DATE": layout.X_TO_DATE,
+    "DATETIME": layout.X_TO_DATETIME,
+}
+OF_TWO = {
     "+": layout.X_ADD,
     "-": layout.X_SUBTRACT,
     "*": layout.X_MULTIPLY,
     "/": layout.X_DIVIDE,
-    "NEG": layout.X_NEGATE,
+    "REM": layout.X_REMAINDER,
+    "POW": layout.X_POWER,
+    "LOG": layout.X_LOG,
+    "BITSHL": layout.X_SHIFT_LEFT,
+    "BITSHR": layout.X_SHIFT_RIGHT,
+    "BITSHRU": layout.X_SHIFT_RIGHT_UNSIGNED,
     "=": layout.X_EQUAL,
     "!=": layout.X_UNEQUAL,
     "<": layout.X_LESS,
     "<=": layout.X_LESS_EQUAL,
     ">": layout.X_GREATER,
     ">=": layout.X_GREATER_EQUAL,
+}
+OF_THREE = {"IF": layout.X_IF}
+CHAINS = {
+    "BITAND": layout.X_BIT_AND,
+    "BITOR": layout.X_BIT_OR,
+    "BITXOR": layout.X_BIT_XOR,
+    "AND": layout.X_AND,
+    "OR": layout.X_OR,
+    "MIN": layout.X_LEAST,
+    "MAX": layout.X_GREATEST,
+    "COALESCE": layout.X_COALESCE,
 }
 LIMITS = {Part.ALL: layout.CURRENT_ROWS, Part.OLD: layout.OLD_ROWS}
 
@@ -322,36 +363,49 @@ def _compiled(
     """Return the expression as postfix code; None if kernels cannot compute it."""
     match expression:
         case Comparison(operator, left, right):
-            words = _postfix((left, right), OPERATIONS[operator], given, catalog)
-        case Variable() | Constant() | Apply():
-            words = _operand(expression, given, catalog)
+            words = _postfix(Apply(operator, (left, right)), given, catalog)
+            test = [layout.X_TEST, 0]
+        case Condition(applied, negated):
+            words = _postfix(applied, given, catalog)
+            test = [layout.X_TEST, int(negated)]
         case _:
-            return None
-    return words if words is not None and len(words) // 2 < DEEPEST else None
+            words = _postfix(expression, given, catalog)
+            test = []
+    return [*words, *test] if words is not None and len(words) < LONGEST else None
 
 
-def _operand(expression: Expression, given: list[Term], catalog: PlanCatalog) -> list[int] | None:
+def _postfix(expression: Expression, given: list[Term], catalog: PlanCatalog) -> list[int] | None:
     match expression:
         case Variable():
             return [layout.X_LOAD, given.index(expression)]
         case Constant(value):
             return [layout.X_CONSTANT, catalog.identity(value)]
-        case Apply(function, arguments) if function in ("+", "-", "*", "/", "NEG"):
-            return _postfix(arguments, OPERATIONS[function], given, catalog)
-        case _:
-            return None
+        case Apply(name, arguments):
+            operation = _operation(name, len(arguments))
+            if operation is None:
+                return None
+            operands: list[list[int]] = []
+            for argument in arguments:
+                words = _postfix(argument, given, catalog)
+                if words is None:
+                    return None
+                operands.append(words)
+            if operation[0] in CHAINS.values():
+                first, *others = operands
+                return [*first, *(word for words in others for word in (*words, *operation))]
+            return [word for words in (*operands, operation) for word in words]
 
 
-def _postfix(
-    operands: tuple[Expression, ...], operation: int, given: list[Term], catalog: PlanCatalog
-) -> list[int] | None:
-    words: list[int] = []
-    for operand in operands:
-        part = _operand(operand, given, catalog)
-        if part is None:
-            return None
-        words += part
-    return [*words, operation, 0]
+def _operation(name: str, count: int) -> list[int] | None:
+    """Return the words of a function of so many operands, None if kernels do not compute it."""
+    function = lookup(name)
+    assert function is not None, f"{name} is built in"
+    if function.kinds is not None:
+        return [layout.X_IS_KIND, sum(1 << kind for kind in function.kinds)]
+    by_count = {1: OF_ONE, 2: OF_TWO, 3: OF_THREE}.get(count, {})
+    if function.name in by_count:
+        return [by_count[function.name], 0]
+    return [CHAINS[function.name], 0] if count > 1 and function.name in CHAINS else None
 
 
 # ---- from a plan to the code that the interpreter runs

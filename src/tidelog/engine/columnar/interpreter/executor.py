@@ -1,30 +1,70 @@
-"""Rules' plans, prepared and run over whole relations; many queries with constants become joins. Mutable."""
+"""Rules' plans, prepared and run over whole relations, one or many in a call; queries as joins. Mutable."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import accumulate
+from time import perf_counter_ns
+from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 
-from tidelog.data.dictionary import Dictionary
-from tidelog.data.rows import Ids, Rows
+from tidelog.data import memory
+from tidelog.data.rows import Rows
+from tidelog.engine.columnar import layout
+from tidelog.engine.columnar.interpreter import plan_runner
+from tidelog.engine.columnar.interpreter.aggregation import grouped_variables, groups_with_values, heads
 from tidelog.engine.columnar.interpreter.assemble import PlanCatalog, assemble
-from tidelog.engine.columnar.interpreter.plan_runner import RoundRunner, Runner, Workers
+from tidelog.engine.columnar.interpreter.plan_runner import Runner, Words, Workers, Workspace
+from tidelog.engine.columnar.interpreter.round_kernels import (
+    E_TABLE,
+    E_WORDS,
+    L_ENDED,
+    L_IS_BEGUN,
+    L_MANY,
+    L_RAN,
+    L_ROOM,
+    L_ROUND,
+    L_SERVED,
+    L_WORDS,
+    L_WORK,
+    R_ENTRY,
+    R_MATCHES,
+    R_NEW,
+    R_ROUND,
+    R_SERVED,
+    R_WORDS,
+    R_WORK,
+    W_WORDS,
+    run_round,
+    run_rounds,
+)
 from tidelog.engine.columnar.storage.catalog import Catalog
 from tidelog.engine.columnar.storage.rounds import ColumnarRounds, TableGroup
 from tidelog.engine.columnar.storage.storage import ColumnarStorage
-from tidelog.engine.columnar.storage.table import Table
-from tidelog.engine.events import PlanOutcome
-from tidelog.engine.protocol import Runnable
-from tidelog.logic.functions.builtins import AGGREGATES, evaluate
-from tidelog.logic.program import Aggregation, Assignment, Atom, Constant, Rule, Term, Variable
-from tidelog.logic.values import Kind, Value
-from tidelog.plan.algebra import ANSWERS, CONSTANTS, Aggregate, Project, RulePlan
+from tidelog.engine.events import PlanOutcome, RoundsRan
+from tidelog.engine.protocol import ManyRounds, Runnable
+from tidelog.errors import Diagnostic, EvaluationError
+from tidelog.logic.functions.builtins import Overflow
+from tidelog.logic.program import Atom, Constant, Rule, Term, Variable
+from tidelog.logic.values import Value
+from tidelog.plan.algebra import (
+    ANSWERS,
+    CONSTANTS,
+    Aggregate,
+    Extend,
+    Node,
+    Part,
+    Project,
+    RulePlan,
+    Scan,
+)
 from tidelog.plan.compile import best_pivot, full_plan
 from tidelog.plan.join_order import Statistics
+from tidelog.records import dataclass
 
 
 class AssumeTombstones:
@@ -66,8 +106,7 @@ class Executor:
     def prepare(self, plan: RulePlan) -> Runnable:
         """Return the plan ready to run, any number of times."""
         if isinstance(plan.root, Aggregate):
-            root, head = plan.root, self.catalog.table(plan.relation)
-            return lambda: self._aggregate(root, head)
+            return partial(self._aggregate, plan, plan.root)
         return self._runner(plan, self.catalog)
 
     def prepare_with_tombstones(self, plan: RulePlan) -> Runner:
@@ -83,13 +122,33 @@ class Executor:
         assembled = assemble(plan.relation, plan.root, catalog, span=plan.rule.span)
         for number in (*assembled.looked_up, head.number):
             self.catalog.tables[number].complete(check)
-        return Runner(assembled, self.catalog, self.workers, head)
+        return Runner(assembled, self.catalog, self.workers, head, plan.rule.span)
 
-    def _aggregate(self, root: Aggregate, head: Table) -> PlanOutcome:
+    def _aggregate(self, plan: RulePlan, root: Aggregate) -> PlanOutcome:
         """Group the collected rows and insert one fact per group that has all its values."""
-        facts, missing = group_facts(root, self.storage.rows(root.input.relation), self.catalog.dictionary)
-        new = head.insert(facts.columns, facts.count, 0, len(self.catalog.dictionary))
+        dictionary = self.catalog.dictionary
+        groups, missing = groups_with_values(root, self.storage.rows(root.input.relation), dictionary)
+        if root.after:
+            outcome = self._compute_after(plan, root, groups)
+            return replace(outcome, no_value=outcome.no_value + missing)
+        facts = heads(root, groups, dictionary)
+        new = self.catalog.table(plan.relation).insert(facts.columns, facts.count, 0, len(dictionary))
         return PlanOutcome(facts.count, new, missing)
+
+    def _compute_after(self, plan: RulePlan, root: Aggregate, groups: Rows) -> PlanOutcome:
+        """Run what a rule computes of its groups as a plan over them."""
+        relation = f"{root.input.relation} grouped"
+        terms = grouped_variables(root)
+        self.storage.define(relation, len(terms))
+        try:
+            self.storage.add(relation, groups.columns, groups.count)
+            self.rounds.begin([relation])
+            node: Node = Scan(relation, Part.ALL, terms)
+            for assignment in root.after:
+                node = Extend(node, assignment.variable, assignment.expression)
+            return self._runner(replace(plan, root=Project(node, root.terms)), self.catalog)()
+        finally:
+            self.storage.drop(relation)
 
     def forget_plans(self) -> None:
         """Clear the caches of plans and lookups: all relations were dropped."""
@@ -108,6 +167,15 @@ class Executor:
         The facts found are not NEW yet. Return whether that is possible; if not, nothing is done.
         """
         return self._round_runner.run_to_end(prepared, group.numbers)
+
+    def run_rounds(
+        self, group: TableGroup, rounds: ManyRounds, first: int, report: Callable[[RoundsRan], None]
+    ) -> int | None:
+        """Run rounds, the first with this number, until nothing is new or one is to be run plan by plan.
+
+        Return how many have ended; None if it cannot, with nothing done.
+        """
+        return self._round_runner.run_rounds(group.numbers, rounds, first, report)
 
     # ---- queries
 
@@ -192,135 +260,276 @@ def _with_given(rule: Rule, pivot: int, atom: Atom) -> JoinedQuery:
     return JoinedQuery(replace(rule, body=body), tuple(constants))
 
 
-# ---- aggregation over columns of ids
+# ---- many small plans in one call of a kernel
 
-Places = npt.NDArray[np.int64]
-SAFE_SUM = 2.0**62
-
-
-def group_facts(root: Aggregate, parameters: Rows, dictionary: Dictionary) -> tuple[Rows, int]:
-    """Return the facts derived from groups of the given rows, and how many groups lack a value."""
-    variables = [term for term in root.input.terms if isinstance(term, Variable)]
-    columns = dict(zip(variables, parameters.columns, strict=True))
-    groups = aggregate(columns, parameters.count, root.group, root.aggregations, dictionary)
-    rows = len(next(iter(groups.values())))
-    for assignment in root.after:
-        groups[assignment.variable] = _computed(assignment, groups, rows, dictionary)
-    has_values = np.ones(rows, bool)
-    for column in groups.values():
-        has_values &= column >= 0
-    ids = [
-        np.full(rows, dictionary.encode(term.value), np.int32) if isinstance(term, Constant) else groups[term]
-        for term in root.terms
-    ]
-    count = int(has_values.sum())
-    return Rows(tuple(column[has_values] for column in ids), count), rows - count
+FIRST_WORDS = 1 << 12
+MOST_WORDS, MOST_BATCHES = 1 << 20, 1 << 10  # in the cache, which may have plans that no longer exist
 
 
-def _computed(assignment: Assignment, groups: dict[Variable, Ids], rows: int, dictionary: Dictionary) -> Ids:
-    """Return the ids of an expression over the groups' columns; -1 where it, or a column, has no value."""
-    out = np.full(rows, -1, np.int32)
-    names = tuple(groups)
-    for position, key in enumerate(zip(*(column.tolist() for column in groups.values()), strict=True)):
-        if min(key) < 0:
-            continue
-        binding = dict(zip(names, map(dictionary.decode, key), strict=True))
-        value = evaluate(assignment.expression, binding)
-        if value is not None:
-            out[position] = dictionary.encode(value)
-    return out
+@dataclass(frozen=True, slots=True)
+class PlanBatch:
+    """What the kernel must know of plans that run together."""
+
+    entries: Words
+    indexes: Words  # the numbers of their indexes, plan after plan
+    pivots: Words  # the tables that drive them
 
 
-def distinct_rows(columns: Sequence[Ids], rows: int) -> Places:
-    """Return the positions of the distinct rows, in the order of their ids, first column first."""
-    if not columns:
-        return np.arange(min(rows, 1))
-    order = np.lexsort(columns[::-1])
-    return order[_starts_of_runs([column[order] for column in columns])]
+def batch_of(
+    prepared: Sequence[Runnable], workspace: Workspace, start: Callable[[Runner], int]
+) -> PlanBatch | None:
+    """Return what the kernel must know of plans; None if it cannot run one. `start` adds a plan's code."""
+    entries: list[tuple[int, ...]] = []
+    indexes: list[int] = []
+    for runner in prepared:
+        if not isinstance(runner, Runner) or runner.plan.part is not Part.NEW:
+            return None
+        plan = runner.plan
+        assert plan.pivot is not None
+        workspace.make_room(plan.steps, plan.width)
+        entries.append((start(runner), plan.pivot, plan.width, len(indexes), len(plan.indexes)))
+        indexes += plan.indexes
+    pivots = {entry[E_TABLE] for entry in entries}
+    table = np.array(entries, np.int64).reshape(-1, E_WORDS)
+    return PlanBatch(table, np.array(indexes, np.int64), np.array(list(pivots), np.int64))
 
 
-def _starts_of_runs(columns: Sequence[Ids]) -> npt.NDArray[np.bool_]:
-    """Return True where a row of sorted columns differs from the one before."""
-    starts = np.zeros(len(columns[0]), bool)
-    starts[:1] = True
-    for column in columns:
-        starts[1:] |= column[1:] != column[:-1]
-    return starts
+class RoundRunner:
+    """Runs plans together: a cache of their code, with where each begins. Mutable."""
+
+    def __init__(self, catalog: Catalog, workers: Workers) -> None:
+        self._catalog = catalog
+        self._workers = workers
+        self._words: Words = memory.zeros(FIRST_WORDS, np.int64)
+        self._used = 0
+        self._starts: dict[Runner, int] = {}
+        self._batches: dict[tuple[Runnable, ...], PlanBatch | None] = {}
+
+    def run(self, prepared: Sequence[Runnable]) -> list[int]:
+        """Run plans in turn; return how many new facts each has found."""
+        batch = self._known(tuple(prepared))
+        if batch is None or self._is_worth_threads(batch):
+            return [ready().new for ready in prepared]
+        news = np.zeros(len(prepared), np.int64)
+        calls = KernelCalls(self._catalog, self._workers, cast("Sequence[Runner]", prepared))
+        calls.state[layout.Z_NUMBER] = 0
+        while (
+            request := run_round(*calls.arrays, self._words, batch.entries, batch.indexes, news, calls.state)
+        ) != layout.DONE:
+            calls.serve(int(request))
+        counts: list[int] = news.tolist()
+        return counts
+
+    def run_to_end(self, prepared: Sequence[Runnable], tables: Words) -> bool:
+        """Run rounds until nothing is new of the tables; return False, with nothing done, if it cannot."""
+        batch = self._known(tuple(prepared))
+        if batch is None:
+            return False
+        calls = KernelCalls(self._catalog, self._workers, cast("Sequence[Runner]", prepared))
+        calls.state[layout.Z_NUMBER] = len(prepared)  # the first round is over
+        progress = np.zeros(L_WORDS, np.int64)
+        progress[L_IS_BEGUN], progress[L_MANY], progress[L_ROOM] = 1, ENDLESS, ENDLESS
+        listed = np.stack([tables, np.full(len(tables), ENDLESS)], axis=1)
+        rest = listed, NO_WATCHES, NO_RUNS, NO_ENDS, progress, calls.state
+        while (
+            request := run_rounds(*calls.arrays, self._words, batch.entries, batch.indexes, *rest)
+        ) != layout.DONE:
+            calls.serve(int(request))
+        return True
+
+    def run_rounds(
+        self, tables: Words, rounds: ManyRounds, first: int, report: Callable[[RoundsRan], None]
+    ) -> int | None:
+        """Run rounds, the first with this number, until nothing is new or Python must run one.
+
+        Return how many have ended; None if it cannot, with nothing done.
+        """
+        code: list[Words] = []
+        starts = accumulate(
+            (len(runner.words) for runner in rounds.plans if isinstance(runner, Runner)), initial=0
+        )
+
+        def start(runner: Runner) -> int:
+            code.append(runner.words)
+            return next(starts)
+
+        batch = batch_of(rounds.plans, self._workers.workspaces[0], start)
+        if batch is None or not code:
+            return None
+        run = RecordedRounds(self._catalog, self._workers, tables, rounds, first, report)
+        return run.run(np.concatenate(code), batch)
+
+    def forget(self) -> None:
+        """Clear the cache of plans, some of which no longer exist."""
+        self._starts, self._batches, self._used = {}, {}, 0
+
+    def _known(self, key: tuple[Runnable, ...]) -> PlanBatch | None:
+        """Return what the kernel must know of plans, from the cache; None if it cannot run one of them."""
+        if key not in self._batches:
+            if len(self._batches) >= MOST_BATCHES or self._used > MOST_WORDS:
+                self.forget()
+            self._batches[key] = batch_of(key, self._workers.workspaces[0], self._start)
+        return self._batches[key]
+
+    def _is_worth_threads(self, batch: PlanBatch) -> bool:
+        """Return whether there are several threads, and rows enough for them."""
+        words, pivots = self._catalog.descriptors, batch.pivots
+        new = words[pivots, layout.CURRENT_END] - words[pivots, layout.OLD_END]
+        return self._workers.threads > 1 and bool(new.max() >= plan_runner.PARALLEL_FROM)
+
+    def _start(self, runner: Runner) -> int:
+        """Return where the code of a plan begins, adding it if it is missing."""
+        cached = self._starts.get(runner)
+        if cached is not None:
+            return cached
+        words, begin = runner.words, self._used
+        if begin + len(words) > len(self._words):
+            self._words = memory.grown(self._words, begin, 2 * (begin + len(words)))
+        self._words[begin : begin + len(words)] = words
+        self._used += len(words)
+        self._starts[runner] = begin
+        return begin
 
 
-def aggregate(
-    columns: dict[Variable, Ids],
-    rows: int,
-    group: Sequence[Variable],
-    aggregations: Sequence[Aggregation],
-    dictionary: Dictionary,
-) -> dict[Variable, Ids]:
-    """Return one row per group: the group's columns and each aggregation's, -1 where it has no value.
+class KernelCalls:
+    """The calls of a kernel that runs several plans, and what it requests in between. Mutable."""
 
-    The given rows are distinct.
-    """
-    keys = [columns[variable] for variable in group]
-    groups = distinct_rows(keys, rows)
-    result = {variable: columns[variable][groups] for variable in group}
-    for aggregation in aggregations:
-        values, bounds = _aggregated_rows(columns, rows, keys, aggregation, dictionary)
-        result[aggregation.variable] = _compute(aggregation.function, values, bounds, dictionary)
-    return result
+    def __init__(self, catalog: Catalog, workers: Workers, runners: Sequence[Runner]) -> None:
+        self.catalog = catalog
+        self.limits = workers.limits
+        self.runners = runners
+        self.workspace = workers.workspaces[0]
+        self.state = self.workspace.state
+        self.state[layout.Z_RUNNING] = 0
+        self.state[layout.Z_BATCH] = self.workspace.batch
+        self.state[layout.Z_BUDGET] = self.limits.budget()
+        self.heads = np.array(list({runner.head.number for runner in runners}))
+        self.counted = self._rows()
 
+    @property
+    def arrays(self) -> tuple[Words, Words, Words]:
+        """What there is at present: tables, indexes, the dictionary."""
+        return self.catalog.descriptors, self.catalog.indexes, self.catalog.dictionary.words
 
-def _aggregated_rows(
-    columns: dict[Variable, Ids],
-    rows: int,
-    keys: Sequence[Ids],
-    aggregation: Aggregation,
-    dictionary: Dictionary,
-) -> tuple[list[Ids], Places]:
-    """Return the distinct (group, arguments) rows in the order of groups, and where each group begins."""
-    arguments = [
-        columns[term]
-        if isinstance(term, Variable)
-        else np.full(rows, dictionary.encode(term.value), np.int32)
-        for term in aggregation.arguments
-        if isinstance(term, Variable | Constant)
-    ]
-    rows_of_groups = distinct_rows([*keys, *arguments], rows)
-    values = [argument[rows_of_groups] for argument in arguments]
-    if not keys:
-        return values, np.zeros(min(len(rows_of_groups), 1), np.int64)
-    return values, np.flatnonzero(_starts_of_runs([key[rows_of_groups] for key in keys]))
+    @property
+    def runner(self) -> Runner:
+        """The plan at work."""
+        return self.runners[int(self.state[layout.Z_NUMBER])]
 
+    def serve(self, request: int) -> None:
+        """Do what the kernel requests."""
+        if request == layout.GROW_INDEX:
+            index = self.catalog.index(int(self.state[layout.Z_WISH]))
+            index.update(len(self.catalog.dictionary))
+        else:
+            self.runner.serve(request, self.workspace, self.unreported)
 
-def _compute(function: str, values: list[Ids], bounds: Places, dictionary: Dictionary) -> Ids:
-    rows = len(values[0])
-    if not len(bounds):
-        return np.zeros(0, np.int32)
-    if function == "count":
-        return dictionary.encode_numbers(Kind.INTEGER, np.diff(bounds, append=rows))
-    first = values[0]
-    if function != "avg" and (dictionary.kind[first] == Kind.INTEGER).all():
-        numbers = _integers(function, dictionary.payload[first], bounds)
-        if numbers is not None:
-            return dictionary.encode_numbers(Kind.INTEGER, numbers)
-    return _by_definition(function, values, bounds, dictionary)
+    @property
+    def unreported(self) -> int:
+        """How many facts have been found that are not reported yet."""
+        return self._rows() - self.counted
+
+    def _rows(self) -> int:
+        """Return how many rows the tables have that plans insert into."""
+        return int(self.catalog.descriptors[self.heads, layout.ROWS].sum())
 
 
-def _integers(function: str, numbers: npt.NDArray[np.int64], bounds: Places) -> npt.NDArray[np.int64] | None:
-    """Return the aggregate of integers per group; None where a sum may leave 64 bits."""
-    if function == "min":
-        return np.minimum.reduceat(numbers, bounds)
-    if function == "max":
-        return np.maximum.reduceat(numbers, bounds)
-    if np.abs(np.add.reduceat(np.abs(numbers.astype(np.float64)), bounds)).max() > SAFE_SUM:
-        return None
-    return np.add.reduceat(numbers, bounds)
+# ---- many rounds of a stratum in one call, with a record of what each plan did in each
+
+MOST_RUNS = 1 << 12  # recorded between two reports
+MOST_ENDS = 1 << 16  # the numbers of rows after rounds
+ENDLESS = 1 << 60
+NO_WATCHES = np.zeros((0, W_WORDS), np.int64)
+NO_RUNS = np.zeros((0, R_WORDS), np.int64)
+NO_ENDS = np.zeros((0, 0), np.int64)
 
 
-def _by_definition(function: str, values: list[Ids], bounds: Places, dictionary: Dictionary) -> Ids:
-    decoded = [dictionary.decode_all(column.tolist()) for column in values]
-    rows = list(zip(*decoded, strict=True))
-    ends = [*bounds[1:].tolist(), len(rows)]
-    ids = np.empty(len(bounds), np.int32)
-    for position, (start, end) in enumerate(zip(bounds.tolist(), ends, strict=True)):
-        value = AGGREGATES[function](rows[start:end])
-        ids[position] = -1 if value is None else dictionary.encode(value)
-    return ids
+class RecordedRounds(KernelCalls):
+    """Rounds at work, and what of them is not reported yet. Mutable."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        workers: Workers,
+        tables: Words,
+        rounds: ManyRounds,
+        first: int,
+        report: Callable[[RoundsRan], None],
+    ) -> None:
+        super().__init__(catalog, workers, cast("Sequence[Runner]", rounds.plans))
+        self.tables = tables
+        self.rules = np.array(rounds.rules, np.int64)
+        self.stratum = rounds.stratum
+        self.tell = report
+        self.listed = np.stack([tables, np.array(rounds.limits, np.int64)], axis=1)
+        self.watches = np.array(
+            [
+                (catalog.table_number(name), column, -1 if value is None else catalog.identity(value))
+                for name, column, value in rounds.watched
+            ],
+            np.int64,
+        ).reshape(-1, W_WORDS)
+        self.runs = np.zeros((MOST_RUNS, R_WORDS), np.int64)
+        self.ends = np.zeros((max(MOST_ENDS // len(tables), 1), len(tables)), np.int64)
+        self.progress = np.zeros(L_WORDS, np.int64)
+        self.progress[L_ROUND], self.progress[L_MANY] = first, rounds.many
+        self.visible = int(catalog.descriptors[tables, layout.CURRENT_END].sum())
+        self.first = self.reported = first  # of the rounds, and of those not reported
+        self.since = perf_counter_ns()
+        self._renew()
+
+    def run(self, words: Words, batch: PlanBatch) -> int:
+        """Run rounds until nothing is new or Python must run one; return how many have ended."""
+        rest = self.listed, self.watches, self.runs, self.ends, self.progress, self.state
+        while True:
+            request = int(run_rounds(*self.arrays, words, batch.entries, batch.indexes, *rest))
+            match request:
+                case layout.DONE | layout.LEAVE:
+                    self.report()
+                    return self.reported - self.first
+                case layout.PAUSE | layout.FLUSH:
+                    self.report()
+                    self.limits.check(self.unreported)
+                    self._renew()
+                case _:
+                    self.serve(request)
+
+    def _renew(self) -> None:
+        """Set how much may be done before the next check."""
+        self.state[layout.Z_BUDGET] = self.limits.budget(self.unreported)
+        self.progress[L_ROOM] = self.limits.room()
+
+    def serve(self, request: int) -> None:
+        """Do what the kernel requests; the time that it takes belongs to the plan at work."""
+        start = perf_counter_ns()
+        try:
+            super().serve(request)
+        except Overflow as overflow:
+            raise EvaluationError(Diagnostic(overflow.code, str(overflow), self.runner.span)) from None
+        except BaseException:
+            self.report()  # an error says how far the work got
+            raise
+        self.progress[L_SERVED] += perf_counter_ns() - start
+
+    def report(self) -> None:
+        """Report what is recorded, and begin the next record."""
+        progress, now = self.progress, perf_counter_ns()
+        runs, ends = self.runs[: progress[L_RAN]], self.ends[: progress[L_ENDED]]
+        for place, number in enumerate(self.tables.tolist()):
+            self.catalog.tables[number].rounds.extend(ends[:, place].tolist())
+        rows = ends.sum(axis=1)
+        served = runs[:, R_SERVED]
+        per_work = max(now - self.since - int(served.sum()), 0) / max(int(progress[L_WORK]), 1)
+        ran = RoundsRan(
+            self.stratum,
+            np.stack([runs[:, R_ROUND], self.rules[runs[:, R_ENTRY]], *runs[:, R_MATCHES:R_WORK].T], axis=1),
+            (served + per_work * runs[:, R_WORK]) / 1e9,
+            self.reported,
+            np.diff(rows, prepend=self.visible),
+        )
+        self.counted += int(runs[:, R_NEW].sum())
+        self.reported += len(ends)
+        self.visible = int(rows[-1]) if len(rows) else self.visible
+        self.since = now
+        progress[[L_RAN, L_ENDED, L_WORK]] = 0
+        self.tell(ran)

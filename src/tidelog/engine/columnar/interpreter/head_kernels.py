@@ -40,7 +40,14 @@ from tidelog.engine.columnar.layout import (
     Z_PARTS,
     Z_WIDTH,
 )
-from tidelog.engine.columnar.storage.table_kernels import UPPER, find_row, insert_hashed, key_hash, write_row
+from tidelog.engine.columnar.storage.table_kernels import (
+    UPPER,
+    find_row,
+    insert_hashed,
+    insert_wide,
+    key_hash,
+    write_row,
+)
 
 
 @inlined
@@ -91,6 +98,9 @@ def insert_heads(T: Any, table: Any, level: Any, count: Any, Z: Any) -> Any:
             np.int64(0),
             np.int64(0),
         )
+        rows = T[table, ROWS]
+    elif arity > 0 and T[table, DENSE] == 0:
+        insert_wide(T, table, column_address(Z, level, 0), batch, count, np.int64(0), np.int64(0))
         rows = T[table, ROWS]
     else:
         key = np.empty(max(arity, 2), np.int64)

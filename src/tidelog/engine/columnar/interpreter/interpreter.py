@@ -92,12 +92,12 @@ from tidelog.engine.columnar.layout import (
     Z_SINK,
 )
 from tidelog.engine.columnar.storage.table_kernels import COLUMN_SEED, LOWER, UPPER, find_row
-from tidelog.engine.columnar.transactions.change_kernels import apply_heads, note_support
-from tidelog.engine.columnar.transactions.mark_kernels import marks_of
+from tidelog.engine.columnar.transactions.change_kernels import apply_heads, marks_of, note_support
 
 # ---- How the steps of a plan match rows: scanning them, probing an index, testing whether they are there.
 
 ENDLESS = np.int64(1 << 60)
+STEP_COST = np.int64(16)  # of a step over a batch, however few its rows are
 MOST_LOOKED_AT = np.int64(1 << 22)  # rows that a probe may pass over before it is left, to look at the clock
 
 
@@ -537,7 +537,8 @@ def run_plan(T: Any, X: Any, D: Any, words: Any, plan: Any, Z: Any) -> Any:
                     return EVALUATE
             filled = select_evaluated(words, step, level, Z)
         # What a step costs: the rows that it fills, and those that it has read in vain.
-        Z[Z_BUDGET] -= filled + batch
+        read = Z[Z_ROWS + level - 1] if level > 0 else Z[Z_COUNT]
+        Z[Z_BUDGET] -= filled + min(read, batch) + STEP_COST
         if filled == 0:
             # A selective step may leave a batch empty though its input goes on.
             goes_on = (kind == SCAN and Z[Z_POSITION] < Z[Z_COUNT]) or (

@@ -1,4 +1,4 @@
-"""Run assembled plans, one or a whole round in a call, and serve the requests of kernels. Mutable.
+"""Run assembled plans, and serve the requests of kernels. Mutable.
 
 A kernel returns when it cannot go on: when a table or the dictionary must grow, or Python must compute a
 function or check the limits. With several threads a plan runs in turns: first all threads match and hand each
@@ -8,30 +8,23 @@ the same memory, and the outcome does not depend on their number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.data import memory
-from tidelog.data.arrow import flags_of
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.interpreter.assemble import Assembled, PythonStep
+from tidelog.engine.columnar.interpreter.assemble import Assembled
+from tidelog.engine.columnar.interpreter.column_functions import PythonFunction
 from tidelog.engine.columnar.interpreter.head_kernels import close_gaps, insert_emitted
 from tidelog.engine.columnar.interpreter.interpreter import run_plan
-from tidelog.engine.columnar.interpreter.round_kernels import E_TABLE, run_round, run_rounds
 from tidelog.engine.columnar.storage.catalog import Catalog
 from tidelog.engine.columnar.storage.table import Table
 from tidelog.engine.events import NOTHING, PlanOutcome
-from tidelog.engine.limits import ActiveLimits
-from tidelog.engine.protocol import Runnable
-from tidelog.logic.functions.builtins import Overflow, evaluate, holds, lookup
-from tidelog.logic.functions.strings import RegularExpression, pattern_of
-from tidelog.logic.program import Apply, Comparison, Condition, Constant, Expression, Variable
-from tidelog.logic.values import Kind, Value
+from tidelog.engine.interrupts import ActiveLimits
+from tidelog.errors import Span
 from tidelog.plan.algebra import ANSWERS, Part
 
 BATCH = 4096
@@ -41,8 +34,6 @@ PARALLEL_FROM = 8192  # scanned rows that are worth waking other threads for
 EMITTED_ROWS = 1 << 20  # rows that two threads buffer for each owner; in longer turns threads wait less
 BLOCK = 256  # rows that a thread writes next to each other
 MOST_THREADS = 16
-KINDS = max(Kind) + 1
-FEW = 256  # values that are computed in Python between two checks
 
 Words = npt.NDArray[np.int64]
 
@@ -143,8 +134,11 @@ class Workers:
 class Runner:
     """A plan that can be run any number of times."""
 
-    def __init__(self, plan: Assembled, catalog: Catalog, workers: Workers, head: Table) -> None:
+    def __init__(
+        self, plan: Assembled, catalog: Catalog, workers: Workers, head: Table, span: Span | None
+    ) -> None:
         self.plan = plan
+        self.span = span  # of its rule
         self.catalog = catalog
         self.workers = workers
         self.limits = workers.limits
@@ -153,7 +147,8 @@ class Runner:
         self.indexes = [catalog.index(number) for number in plan.indexes]
         self.constants = _scanned_constants(self.words)
         self.python = {
-            level: PythonFunction(step, catalog, workers.limits) for level, step in plan.python.items()
+            level: PythonFunction(step, catalog.dictionary, workers.limits)
+            for level, step in plan.python.items()
         }
         self.are_answers = head.name == ANSWERS
         self.is_counted = " #" not in head.name  # rows collected for an aggregate are no facts
@@ -246,90 +241,6 @@ def _scanned_constants(words: Words) -> list[tuple[int, int]]:
         return []
     checks = step[layout.S_LISTS : layout.S_LISTS + 2 * step[layout.S_KEYS]].reshape(-1, 2)
     return [(int(column), -1 - int(wanted)) for column, wanted in checks if wanted < 0]
-
-
-class PythonFunction:
-    """An expression step in Python: each distinct combination of arguments is computed once.
-
-    A test of a value's kind does not decode it: the dictionary has the kinds of ids.
-    """
-
-    def __init__(self, step: PythonStep, catalog: Catalog, limits: ActiveLimits) -> None:
-        self.limits = limits
-        self.dictionary = catalog.dictionary
-        self.columns = [column for _, column in step.slots]
-        self.variables = [variable for variable, _ in step.slots]
-        self.expression = step.expression
-        self.cache: dict[tuple[int, ...], int] = {}
-        self.by_kind = _results_by_kind(step.expression)
-        self.pattern = _pattern(step.expression)
-
-    def fill(self, workspace: Workspace, level: int, rows: int, width: int) -> None:
-        """Write the result of every row that requests it."""
-        asking = np.flatnonzero(workspace.result[:rows] == layout.ASK_PYTHON)
-        columns = [workspace.column(level, column, width)[asking] for column in self.columns]
-        if self.by_kind is not None:
-            workspace.result[asking] = self.by_kind[self.dictionary.kind[columns[0]]]
-            return
-        if self.pattern is not None:
-            workspace.result[asking] = self._match(columns[0], *self.pattern)
-            return
-        keys = list(zip(*(column.tolist() for column in columns), strict=True)) or [()] * len(asking)
-        for first in range(0, len(keys), FEW):
-            self.limits.check()
-            rows_now = asking[first : first + FEW]
-            workspace.result[rows_now] = [self._compute(key) for key in keys[first : first + FEW]]
-
-    def _match(
-        self, ids: npt.NDArray[np.int32], pattern: RegularExpression, negated: bool
-    ) -> npt.NDArray[np.int32]:
-        """Return whether each text matches a pattern, or does not; what is no text has no value."""
-        distinct, positions = np.unique(ids, return_inverse=True)
-        results = np.full(len(distinct), layout.NO_VALUE, np.int32)
-        texts = np.isin(self.dictionary.kind[distinct], (Kind.STRING, Kind.LANGUAGE_STRING))
-        found = flags_of(pattern.is_found_in(self.dictionary.texts(distinct[texts])))
-        results[texts] = found != negated
-        return results[positions]
-
-    def _compute(self, key: tuple[int, ...]) -> int:
-        identity = self.cache.get(key)
-        if identity is None:
-            decoded = map(self.dictionary.decode, key)
-            identity = self.cache[key] = self._evaluate(dict(zip(self.variables, decoded, strict=True)))
-        return identity
-
-    def _evaluate(self, binding: dict[Variable, Value]) -> int:
-        if isinstance(self.expression, Comparison | Condition):
-            truth = holds(self.expression, binding)
-            return layout.NO_VALUE if truth is None else int(truth)
-        value = evaluate(self.expression, binding)
-        return layout.NO_VALUE if value is None else self.dictionary.encode(value)
-
-
-def _results_by_kind(expression: Expression | Comparison | Condition) -> npt.NDArray[np.int32] | None:
-    """Return whether a test holds for each kind of values, None if it depends on more."""
-    match expression:
-        case Condition(Apply(name, (Variable(),)), negated):
-            function = lookup(name)
-            if function is not None and function.kinds is not None:
-                return np.array([(kind in function.kinds) != negated for kind in range(KINDS)], np.int32)
-    return None
-
-
-def _pattern(expression: Expression | Comparison | Condition) -> tuple[RegularExpression, bool] | None:
-    """Return the pattern of an expression that only matches a text, and whether it is negated."""
-    match expression:
-        case Condition(Apply("REGEX", (Variable(), Constant(pattern))), negated):
-            flags = None
-        case Condition(Apply("REGEX", (Variable(), Constant(pattern), Constant(flags))), negated):
-            pass
-        case _:
-            return None
-    try:
-        found = pattern_of(pattern, flags)
-    except Overflow:
-        return None  # raised when it is computed
-    return None if found is None else (found, negated)
 
 
 class ParallelRun:
@@ -437,124 +348,3 @@ class ParallelRun:
                     BLOCK,
                     self.threads,
                 )
-
-
-# ---- many small plans in one call of a kernel
-
-FIRST_WORDS = 1 << 12
-MOST_WORDS, MOST_BATCHES = 1 << 20, 1 << 10  # in the cache, which may have plans that no longer exist
-
-
-@dataclass(frozen=True, slots=True)
-class PlanBatch:
-    """What the kernel must know of plans that run together."""
-
-    entries: Words
-    indexes: Words  # the numbers of their indexes, plan after plan
-    pivots: Words  # the tables that drive them
-
-
-class RoundRunner:
-    """Runs plans together: a cache of their code, with where each begins. Mutable."""
-
-    def __init__(self, catalog: Catalog, workers: Workers) -> None:
-        self._catalog = catalog
-        self._workers = workers
-        self._words: Words = memory.zeros(FIRST_WORDS, np.int64)
-        self._used = 0
-        self._starts: dict[Runner, int] = {}
-        self._batches: dict[tuple[Runnable, ...], PlanBatch | None] = {}
-
-    def run(self, prepared: Sequence[Runnable]) -> list[int]:
-        """Run plans in turn; return how many new facts each has found."""
-        batch = self._known(tuple(prepared))
-        if batch is None or self._is_worth_threads(batch):
-            return [ready().new for ready in prepared]
-        return self._run(cast("Sequence[Runner]", prepared), batch)
-
-    def run_to_end(self, prepared: Sequence[Runnable], tables: Words) -> bool:
-        """Run rounds until nothing is new of the tables; return False, with nothing done, if it cannot."""
-        batch = self._known(tuple(prepared))
-        if batch is None:
-            return False
-        self._run(cast("Sequence[Runner]", prepared), batch, tables)
-        return True
-
-    def _known(self, key: tuple[Runnable, ...]) -> PlanBatch | None:
-        """Return what the kernel must know of plans, from the cache; None if it cannot run one of them."""
-        if key not in self._batches:
-            self._batches[key] = self._batch(key)
-        return self._batches[key]
-
-    def forget(self) -> None:
-        """Clear the cache of plans, some of which no longer exist."""
-        self._starts, self._batches, self._used = {}, {}, 0
-
-    def _is_worth_threads(self, batch: PlanBatch) -> bool:
-        """Return whether there are several threads, and rows enough for them."""
-        words, pivots = self._catalog.descriptors, batch.pivots
-        new = words[pivots, layout.CURRENT_END] - words[pivots, layout.OLD_END]
-        return self._workers.threads > 1 and bool(new.max() >= PARALLEL_FROM)
-
-    def _batch(self, prepared: Sequence[Runnable]) -> PlanBatch | None:
-        """Return what the kernel must know of plans, and add their code."""
-        if len(self._batches) >= MOST_BATCHES or self._used > MOST_WORDS:
-            self.forget()
-        workspace = self._workers.workspaces[0]
-        entries: list[tuple[int, ...]] = []
-        indexes: list[int] = []
-        for runner in prepared:
-            if not isinstance(runner, Runner) or runner.plan.part is not Part.NEW:
-                return None
-            plan = runner.plan
-            assert plan.pivot is not None
-            workspace.make_room(plan.steps, plan.width)
-            entries.append((self._start(runner), plan.pivot, plan.width, len(indexes), len(plan.indexes)))
-            indexes += plan.indexes
-        pivots = {entry[E_TABLE] for entry in entries}
-        return PlanBatch(*(np.array(list(some), np.int64) for some in (entries, indexes, pivots)))
-
-    def _start(self, runner: Runner) -> int:
-        """Return where the code of a plan begins, adding it if it is missing."""
-        cached = self._starts.get(runner)
-        if cached is not None:
-            return cached
-        words, begin = runner.words, self._used
-        if begin + len(words) > len(self._words):
-            self._words = memory.grown(self._words, begin, 2 * (begin + len(words)))
-        self._words[begin : begin + len(words)] = words
-        self._used += len(words)
-        self._starts[runner] = begin
-        return begin
-
-    def _run(self, runners: Sequence[Runner], batch: PlanBatch, tables: Words | None = None) -> list[int]:
-        """Run plans once, or until nothing is new of the tables; count the new facts of each plan."""
-        catalog = self._catalog
-        workspace = self._workers.workspaces[0]
-        state = workspace.state
-        news = np.zeros(len(runners), np.int64)
-        state[layout.Z_NUMBER] = 0 if tables is None else len(runners)
-        state[layout.Z_RUNNING] = 0
-        state[layout.Z_BATCH] = workspace.batch
-        heads = np.unique([runner.head.number for runner in runners])
-        before = self._rows(heads)
-        state[layout.Z_BUDGET] = self._workers.limits.budget()
-        while True:
-            arrays = catalog.descriptors, catalog.indexes, catalog.dictionary.words
-            plans = self._words, batch.entries, batch.indexes
-            if tables is None:
-                request = run_round(*arrays, *plans, news, state)
-            else:
-                request = run_rounds(*arrays, *plans, tables, news, state)
-            if request == layout.DONE:
-                counts: list[int] = news.tolist()
-                return counts
-            if request == layout.GROW_INDEX:
-                catalog.index(int(state[layout.Z_WISH])).update(len(catalog.dictionary))
-            else:
-                new = self._rows(heads) - before
-                runners[int(state[layout.Z_NUMBER])].serve(int(request), workspace, new)
-
-    def _rows(self, tables: Words) -> int:
-        """Return how many rows there are in tables."""
-        return int(self._catalog.descriptors[tables, layout.ROWS].sum())

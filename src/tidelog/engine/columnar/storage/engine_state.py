@@ -11,7 +11,6 @@ flags, counters and ranks.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -26,6 +25,7 @@ from tidelog.engine.columnar.storage.table import Table
 from tidelog.engine.flags import CounterKind
 from tidelog.logic.program import Rule
 from tidelog.logic.values import Kind
+from tidelog.records import dataclass
 from tidelog.rewrite.auxiliary_relations import ClosureModule
 
 Array = npt.NDArray[Any]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +15,7 @@ from tidelog.engine.columnar.storage.table import Log
 from tidelog.engine.columnar.transactions.row_sets import find_rows
 from tidelog.logic.values import Value
 from tidelog.plan.algebra import Part
+from tidelog.records import dataclass
 
 NO_CHANGE = Rows((), 0), Rows((), 0)
 TRUE = layout.EXPLICIT | layout.TRUE
@@ -50,17 +50,18 @@ class ColumnarRounds:
         for observer in self.catalog.observers:
             observer.on_begin_rounds()
 
-    def advance(self, relations: Collection[str]) -> int:
-        """End a round; return how many facts are now NEW."""
-        new = 0
+    def advance(self, relations: Collection[str]) -> dict[str, int]:
+        """End a round; return how many facts are now NEW, by relation, of those that have any."""
+        new = {}
         for relation in relations:
             table = self.catalog.table(relation)
             words = table.words
-            before = int(words[layout.CURRENT_END])
+            before, end = int(words[layout.CURRENT_END]), len(table)
             words[layout.OLD_END] = before
-            words[layout.CURRENT_END] = len(table)
-            table.rounds.append(len(table))
-            new += len(table) - before
+            words[layout.CURRENT_END] = end
+            table.rounds.append(end)
+            if end > before:
+                new[relation] = end - before
         return new
 
     def mark_all_old(self, relations: Collection[str]) -> None:
@@ -87,11 +88,14 @@ class ColumnarRounds:
         living = np.flatnonzero(table.flags[first : len(table)] & layout.ALIVE) + first
         return Rows(tuple(table.column(position)[living] for position in range(table.arity)), len(living))
 
-    def occurs(self, relation: str, column: int, value: Value, part: Part) -> bool:
-        """Return whether a value occurs in a column of the visible facts, or of those that are NEW."""
-        table = self.catalog.table(relation)
-        first = int(table.words[layout.OLD_END]) if part is Part.NEW else 0
-        ids = table.column(column)[first : int(table.words[layout.CURRENT_END])]
+    def visible(self, relation: str, part: Part) -> range:
+        """Return the numbers of the rows that are visible, or of those that are NEW."""
+        words = self.catalog.table(relation).words
+        return range(int(words[layout.OLD_END]) if part is Part.NEW else 0, int(words[layout.CURRENT_END]))
+
+    def occurs(self, relation: str, column: int, value: Value, rows: range) -> bool:
+        """Return whether a value occurs in a column of these rows."""
+        ids = self.catalog.table(relation).column(column)[rows.start : rows.stop]
         return bool((ids == self.catalog.dictionary.encode(value)).any())
 
     # ---- relations whose rounds end together
@@ -113,6 +117,12 @@ class ColumnarRounds:
         words[numbers, layout.OLD_END] = current
         words[numbers, layout.CURRENT_END] = rows
         return [group.names[position] for position in moved[rows > current].tolist()]
+
+    def new_in(self, group: TableGroup) -> dict[str, int]:
+        """Return how many facts are NEW, by relation of a group, of those that have any."""
+        words = self.catalog.descriptors[group.numbers]
+        new = (words[:, layout.CURRENT_END] - words[:, layout.OLD_END]).tolist()
+        return {name: count for name, count in zip(group.names, new, strict=True) if count}
 
     def sizes(self, group: TableGroup) -> npt.NDArray[np.int64]:
         """Return how many facts each relation of a group has."""

@@ -16,7 +16,7 @@ from tidelog.engine.columnar.storage.rounds import ColumnarRounds
 from tidelog.engine.columnar.storage.table import Table
 from tidelog.engine.columnar.transactions import change_kernels
 from tidelog.engine.columnar.transactions.row_sets import batch_of
-from tidelog.engine.limits import ActiveLimits
+from tidelog.engine.interrupts import ActiveLimits
 from tidelog.logic.values import Value
 
 NO_ROWS = np.zeros(0, np.int64)

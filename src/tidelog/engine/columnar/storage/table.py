@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,8 @@ import numpy.typing as npt
 from tidelog.data import memory
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.storage import table_kernels as kernels
-from tidelog.engine.limits import proceed
+from tidelog.engine.interrupts import proceed
+from tidelog.records import dataclass
 
 Ids = npt.NDArray[np.int32]
 Words = npt.NDArray[np.int64]

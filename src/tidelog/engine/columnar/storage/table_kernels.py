@@ -140,6 +140,8 @@ def insert_rows(T: Any, table: Any, source: Any, count: Any, stride: Any, done: 
     Returns how many rows were taken; less than `count` means that the table must grow first.
     """
     arity = T[table, ARITY]
+    if arity > 1 and T[table, DENSE] == 0:
+        return insert_wide(T, table, source.ctypes.data, stride, count, done, flags)
     capacity = T[table, CAPACITY]
     limit = T[table, SLOT_LIMIT]
     flag = bytes_at(T[table, FLAGS], capacity)
@@ -254,6 +256,86 @@ def insert_hashed(
         start = end
     T[table, ROWS] = rows
     return count
+
+
+@subroutine
+def insert_wide(T: Any, table: Any, address: Any, stride: Any, count: Any, done: Any, flags: Any) -> Any:
+    """The same for a hashed table of two or more columns, which lie at an address, `stride` rows apart."""
+    arity = T[table, ARITY]
+    capacity = T[table, CAPACITY]
+    limit = min(T[table, SLOT_LIMIT], capacity)
+    flag = bytes_at(T[table, FLAGS], capacity)
+    slots = int64_at(T[table, SLOTS], T[table, SLOT_COUNT])
+    segment = T[table, SEGMENT]
+    shift = np.uint64(T[table, SIDE])
+    hashes = np.empty(BLOCK, np.uint64)
+    rows = T[table, ROWS]
+    start = done
+    while start < count:
+        end = min(start + BLOCK, count)
+        hash_block(arity, address, stride, start, end, hashes)
+        for place in range(end - start):
+            prefetch(T[table, SLOTS] + 8 * np.int64(hashes[place] >> shift))
+        for place in range(end - start):
+            slot = slots[np.int64(hashes[place] >> shift)]
+            if slot != 0 and (slot & UPPER) == np.int64(hashes[place] << np.uint64(32)):
+                for column in range(arity):
+                    prefetch(T[table, COLUMNS + column] + 4 * ((slot & LOWER) - 1))
+        for index in range(start, end):
+            if rows >= limit:
+                T[table, ROWS] = rows
+                return index
+            tag = np.int64(hashes[index - start] << np.uint64(32))
+            position = np.int64(hashes[index - start] >> shift)
+            slot = slots[position]
+            while slot != 0:
+                row = (slot & LOWER) - 1
+                if (slot & UPPER) == tag and is_row(T, table, row, arity, address, stride, index, count):
+                    if flags != 0:
+                        flag[row] |= flags
+                    break
+                position = next_slot(position, segment)
+                slot = slots[position]
+            if slot == 0:
+                slots[position] = tag | (rows + 1)
+                for column in range(arity):
+                    source = int32_at(address + 4 * stride * column, count)
+                    int32_at(T[table, COLUMNS + column], capacity)[rows] = source[index]
+                flag[rows] = flags | TRUE
+                rows += 1
+        start = end
+    T[table, ROWS] = rows
+    return count
+
+
+@subroutine
+def hash_block(arity: Any, address: Any, stride: Any, start: Any, end: Any, hashes: Any) -> None:
+    """Write the upper 32 bits of the hashes of some rows."""
+    first = int32_at(address, end)
+    second = int32_at(address + 4 * stride, end)
+    for index in range(start, end):
+        hashes[index - start] = mix((np.int64(first[index]) << 32) | np.int64(second[index]))
+    for column in range(2, arity):
+        source = int32_at(address + 4 * stride * column, end)
+        for index in range(start, end):
+            hashed = np.int64(hashes[index - start])
+            hashes[index - start] = mix(hashed ^ (np.int64(source[index]) * COLUMN_SEED))
+    for place in range(end - start):
+        hashes[place] >>= np.uint64(32)
+
+
+@inlined
+def is_row(
+    T: Any, table: Any, row: Any, arity: Any, address: Any, stride: Any, index: Any, count: Any
+) -> Any:
+    """Whether a row of a table is the row with this index of columns at an address."""
+    same = True
+    for column in range(arity):
+        source = int32_at(address + 4 * stride * column, count)
+        if int32_at(T[table, COLUMNS + column], T[table, CAPACITY])[row] != source[index]:
+            same = False
+            break
+    return same
 
 
 @kernel("i64[:,:], i64, i32[:], i64, i64, i64[:]")

@@ -23,13 +23,18 @@ from tidelog.engine.columnar.layout import (
     DENSE,
     DONE,
     EXPLICIT,
+    FIRST,
     FLAGS,
     FOUNDED,
     GOES,
     GROW_LISTS,
     GROW_TABLE,
     HIDDEN,
+    LINK,
+    MARKED,
+    NEXT,
     NOTE_LINKS,
+    NOTE_MARKS,
     NOTE_NOTHING,
     NOTES,
     OLD_END,
@@ -41,13 +46,16 @@ from tidelog.engine.columnar.layout import (
     P_RANK,
     PASSING,
     PENDING,
+    PREVIOUS,
     RANK,
+    RETURNS,
     ROWS,
     SCRATCH,
     SIDE,
     SLOT_COUNT,
     SLOT_LIMIT,
     SLOTS,
+    SOLE,
     TOUCHED,
     Z_BATCH,
     Z_BUFFER,
@@ -76,13 +84,13 @@ from tidelog.engine.columnar.layout import (
     Z_WIDTH,
 )
 from tidelog.engine.columnar.storage.table_kernels import LOWER, find_row, key_hash, write_row
-from tidelog.engine.columnar.transactions.mark_kernels import leans_elsewhere, note_head
+from tidelog.engine.flags import Role
 
-# ---- Kernels over sets of facts while a transaction is worked in: flags, counters, ranks, and the journal.
+# ---- Kernels over sets of facts while a transaction is applied: flags, counters, ranks, and the journal.
 #
 # A fact is named by its code: its table's number in the upper half, its row in the lower. Every kernel that
-# changes what is known of a fact enters it into the journal first, once per transaction; callers see to it
-# that the journal has room. Mutates what it is given.
+# changes the state of a fact enters it into the journal first, once per transaction; callers make sure
+# that the journal has room. Mutates its arguments.
 
 SETTLED = np.uint8(0xFF ^ PASSING)
 STANDING = BEFORE | ALIVE
@@ -96,18 +104,18 @@ def batch_column(Z: Any, level: Any, column: Any) -> Any:
 
 
 @inlined
-def counter_of(T: Any, table: Any, which: Any, row: Any) -> Any:
+def counter_of(T: Any, table: Any, counter: Any, row: Any) -> Any:
     """A counter of a row, 0 where the table has none."""
-    if T[table, which] == 0:
+    if T[table, counter] == 0:
         return np.int32(0)
-    return int32_at(T[table, which], T[table, CAPACITY])[row]
+    return int32_at(T[table, counter], T[table, CAPACITY])[row]
 
 
 @inlined
-def set_counter(T: Any, table: Any, which: Any, row: Any, value: Any) -> None:
+def set_counter(T: Any, table: Any, counter: Any, row: Any, value: Any) -> None:
     """Change a counter of a row, where the table has it."""
-    if T[table, which] != 0:
-        int32_at(T[table, which], T[table, CAPACITY])[row] = value
+    if T[table, counter] != 0:
+        int32_at(T[table, counter], T[table, CAPACITY])[row] = value
 
 
 @subroutine
@@ -128,14 +136,14 @@ def touch(T: Any, table: Any, row: Any, Z: Any) -> None:
 
 
 @inlined
-def lists_have_room(found: Any, touched: Any, Z: Any) -> Any:
-    """Whether so many more facts can be found and touched."""
-    if Z[Z_OUT_COUNT] + found > Z[Z_OUT_CAPACITY]:
+def lists_have_room(new_entries: Any, new_changes: Any, Z: Any) -> Any:
+    """Whether the lists have room for so many new entries, and the journal for so many changes."""
+    if Z[Z_OUT_COUNT] + new_entries > Z[Z_OUT_CAPACITY]:
         return False
-    return Z[Z_JOURNAL] == -1 or Z[Z_JOURNAL_COUNT] + touched <= Z[Z_JOURNAL_CAPACITY]
+    return Z[Z_JOURNAL] == -1 or Z[Z_JOURNAL_COUNT] + new_changes <= Z[Z_JOURNAL_CAPACITY]
 
 
-# ---- what becomes of the heads that a plan finds
+# ---- effects on the heads that a plan finds
 
 
 @inlined
@@ -143,8 +151,8 @@ def enter_row(T: Any, table: Any, key: Any, position: Any) -> Any:
     """Write a new row without flags; returns its number."""
     row = T[table, ROWS]
     write_row(T, table, key, position, row, 0)
-    for which in (FOUNDED, HIDDEN, RANK):
-        set_counter(T, table, which, row, 0)
+    for counter in (FOUNDED, HIDDEN, RANK):
+        set_counter(T, table, counter, row, 0)
     T[table, ROWS] = row + 1
     T[table, DEAD] += 1
     return row
@@ -167,20 +175,20 @@ def has_room(T: Any, table: Any, level: Any, count: Any, Z: Any) -> Any:
 
 @inlined
 def count_instance(T: Any, table: Any, row: Any, flags: Any, rank: Any, highest: Any, Z: Any) -> None:
-    """Count one instance of the row's derivations more or less.
+    """Add or subtract one instance of a row.
 
     `rank` is -1 for a nonrecursive rule; else, if ranks are kept, `highest` is that of its own body facts.
     """
     is_founded = rank == -1
     if not is_founded and Z[Z_COUNTERS] != COUNT_CLASS:
         is_founded = highest < counter_of(T, table, RANK, row) and (Z[Z_STEP] < 0 or (flags & ALIVE) != 0)
-    which = FOUNDED if is_founded else HIDDEN
-    set_counter(T, table, which, row, counter_of(T, table, which, row) + Z[Z_STEP])
+    counter = FOUNDED if is_founded else HIDDEN
+    set_counter(T, table, counter, row, counter_of(T, table, counter, row) + Z[Z_STEP])
 
 
 @subroutine
 def fetch_heads(T: Any, table: Any, level: Any, count: Any, Z: Any) -> None:
-    """Ask for the memory that a batch of heads will need: slots first, then what is known of their rows."""
+    """Prefetch the memory that a batch of heads will need: slots first, then flags and counters of rows."""
     arity = T[table, ARITY]
     is_dense = T[table, DENSE] == 1
     key = np.empty(max(arity, 2), np.int64)
@@ -208,9 +216,9 @@ def fetch_heads(T: Any, table: Any, level: Any, count: Any, Z: Any) -> None:
                     prefetch(T[table, COLUMNS + column] + 4 * row)
         if row >= 0:
             prefetch(T[table, FLAGS] + row)
-            for which in (FOUNDED, RANK):
-                if T[table, which] != 0:
-                    prefetch(T[table, which] + 4 * row)
+            for counter in (FOUNDED, RANK):
+                if T[table, counter] != 0:
+                    prefetch(T[table, counter] + 4 * row)
 
 
 @subroutine
@@ -235,7 +243,7 @@ def count_pairs(T: Any, table: Any, rank: Any, level: Any, count: Any, Z: Any) -
 
 @subroutine
 def apply_heads(T: Any, words: Any, plan: Any, level: Any, count: Any, Z: Any) -> Any:
-    """Do to each head of a batch what the state says; DONE, or what must grow, with nothing done."""
+    """Apply the effect in the state to the heads of a batch; return DONE, or what must grow first."""
     table = words[plan + P_HEAD]
     rank = words[plan + P_RANK]
     if Z[Z_CREATE] != 0 and not has_room(T, table, level, count, Z):
@@ -244,14 +252,14 @@ def apply_heads(T: Any, words: Any, plan: Any, level: Any, count: Any, Z: Any) -
         return GROW_LISTS
     arity = T[table, ARITY]
     if count >= SEVERAL:
-        # Counting over all facts: nothing is looked at or noted beside the counters.
+        # Counting over all facts: only counters are read and written.
         if Z[Z_WANT] & ~Z[Z_MASK] and Z[Z_JOURNAL] == -1 and arity == 2 and T[table, DENSE] == 1:
             count_pairs(T, table, rank, level, count, Z)
             return DONE
         fetch_heads(T, table, level, count, Z)
     flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
     out = int64_at(Z[Z_OUT], Z[Z_OUT_CAPACITY])
-    found = Z[Z_OUT_COUNT]
+    end = Z[Z_OUT_COUNT]
     counting = Z[Z_STEP] != 0 and Z[Z_COUNTERS] != COUNT_NOTHING and T[table, FOUNDED] != 0
     ranks = batch_column(Z, level, max(rank, 0))
     noting = Z[Z_NOTING] if T[table, NOTES] != 0 and Z[Z_ROLE] != 0 else NOTE_NOTHING
@@ -279,23 +287,23 @@ def apply_heads(T: Any, words: Any, plan: Any, level: Any, count: Any, Z: Any) -
             Z[Z_UNFOUNDED] == 0 or counter_of(T, table, FOUNDED, row) == 0
         )
         if noting != NOTE_NOTHING:
-            if is_selected and noting == NOTE_LINKS and leans_elsewhere(T, table, row, note, Z):
+            if is_selected and noting == NOTE_LINKS and has_other_support(T, table, row, note, Z):
                 continue
             note_head(T, table, row, note, is_selected, Z)
         if is_selected:
             touch(T, table, row, Z)
             flags[row] |= np.uint8(Z[Z_SET])
-            out[found] = (table << 32) | row
-            found += 1
-    Z[Z_NEW] += found - Z[Z_OUT_COUNT]
-    Z[Z_OUT_COUNT] = found
+            out[end] = (table << 32) | row
+            end += 1
+    Z[Z_NEW] += end - Z[Z_OUT_COUNT]
+    Z[Z_OUT_COUNT] = end
     Z[Z_MATCHES] += count
     return DONE
 
 
 @subroutine
 def note_support(T: Any, words: Any, plan: Any, level: Any, count: Any, Z: Any) -> Any:
-    """Take the first instance of each given head: its facts that are not CHECKED are found, the head PENDING.
+    """Take the first instance of each given head: list its facts that are not CHECKED, mark the head PENDING.
 
     The batch's columns are the number of the given row, then those of the instance's own facts.
     """
@@ -305,22 +313,22 @@ def note_support(T: Any, words: Any, plan: Any, level: Any, count: Any, Z: Any) 
         return GROW_LISTS
     out = int64_at(Z[Z_OUT], Z[Z_OUT_CAPACITY])
     heads = bytes_at(T[table, FLAGS], T[table, CAPACITY])
-    given = batch_column(Z, level, 0)
+    head_rows = batch_column(Z, level, 0)
     for offset in range(count):
-        if heads[given[offset]] & PENDING:
+        if heads[head_rows[offset]] & PENDING:
             continue
-        touch(T, table, np.int64(given[offset]), Z)
-        heads[given[offset]] |= PENDING
+        touch(T, table, np.int64(head_rows[offset]), Z)
+        heads[head_rows[offset]] |= PENDING
         Z[Z_MATCHES] += 1
         for number in range(atoms):
-            other = words[plan + words[plan + P_LIST] + number]
+            body_table = words[plan + words[plan + P_LIST] + number]
             row = np.int64(batch_column(Z, level, number + 1)[offset])
-            flags = bytes_at(T[other, FLAGS], T[other, CAPACITY])
+            flags = bytes_at(T[body_table, FLAGS], T[body_table, CAPACITY])
             if flags[row] & CHECKED:
                 continue
-            touch(T, other, row, Z)
+            touch(T, body_table, row, Z)
             flags[row] |= CHECKED
-            out[Z[Z_OUT_COUNT]] = (other << 32) | row
+            out[Z[Z_OUT_COUNT]] = (body_table << 32) | row
             Z[Z_OUT_COUNT] += 1
     return DONE
 
@@ -339,7 +347,7 @@ def mark_rows(T: Any, table: Any, rows: Any, set_flags: Any, clear_flags: Any, Z
 
 @kernel("i64[:,:], i64, i64[:], i64, i64, i64[:] -> i64")
 def select_rows(T: Any, table: Any, rows: Any, mask: Any, want: Any, selected: Any) -> Any:
-    """Write the rows whose flags are as wanted into `selected`; returns how many they are."""
+    """Write the rows whose flags match into `selected`; returns their number."""
     flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
     count = 0
     for row in rows:
@@ -351,7 +359,7 @@ def select_rows(T: Any, table: Any, rows: Any, mask: Any, want: Any, selected: A
 
 @kernel("i64[:,:], i64, i64[:], bool, bool, i64[:] -> i64")
 def select_counted(T: Any, table: Any, rows: Any, hidden_too: Any, above: Any, selected: Any) -> Any:
-    """Write the rows whose count is, or is not, above 0 into `selected`; returns how many they are.
+    """Write the rows whose count is, or is not, above 0 into `selected`; returns their number.
 
     A table without counters holds explicit facts only: their count is 1.
     """
@@ -359,12 +367,12 @@ def select_counted(T: Any, table: Any, rows: Any, hidden_too: Any, above: Any, s
     count = 0
     for row in rows:
         if T[table, FOUNDED] == 0:
-            counted = (flags[row] & EXPLICIT) != 0
+            is_counted = (flags[row] & EXPLICIT) != 0
         else:
-            counted = counter_of(T, table, FOUNDED, row) > 0
+            is_counted = counter_of(T, table, FOUNDED, row) > 0
             if hidden_too:
-                counted = counted or counter_of(T, table, HIDDEN, row) > 0
-        if counted == above:
+                is_counted = is_counted or counter_of(T, table, HIDDEN, row) > 0
+        if is_counted == above:
             selected[count] = row
             count += 1
     return count
@@ -396,22 +404,22 @@ def raise_rows(T: Any, table: Any, rows: Any, Z: Any) -> None:
 
 
 @kernel("i64[:,:], i64[:], i64, i64[:], i64[:] -> i64, i64")
-def settle(T: Any, Z: Any, first: Any, gone: Any, come: Any) -> Any:
-    """Clear passing flags of all facts in the journal from `first` on; write those that went and came."""
+def settle(T: Any, Z: Any, first: Any, deleted: Any, inserted: Any) -> Any:
+    """Clear passing flags of facts in the journal from `first` on; write the deleted and inserted ones."""
     journal = int64_at(Z[Z_JOURNAL], Z[Z_JOURNAL_CAPACITY])
-    went, came = 0, 0
+    deleted_count, inserted_count = 0, 0
     for place in range(first, Z[Z_JOURNAL_COUNT]):
         table, row = journal[place] >> 32, journal[place] & LOWER
         flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
         flags[row] &= SETTLED
-        standing = flags[row] & STANDING
-        if standing == BEFORE:
-            gone[went] = journal[place]
-            went += 1
-        elif standing == ALIVE:
-            come[came] = journal[place]
-            came += 1
-    return went, came
+        truth = flags[row] & STANDING
+        if truth == BEFORE:
+            deleted[deleted_count] = journal[place]
+            deleted_count += 1
+        elif truth == ALIVE:
+            inserted[inserted_count] = journal[place]
+            inserted_count += 1
+    return deleted_count, inserted_count
 
 
 @kernel("i64[:,:], i64[:]")
@@ -427,7 +435,7 @@ def rebase(T: Any, Z: Any) -> None:
 
 @kernel("i64[:,:], i64[:]")
 def look_back(T: Any, Z: Any) -> None:
-    """Set BEFORE to what was true when the journal began; the earliest entry of a fact decides."""
+    """Set BEFORE to the state when the journal began; the earliest entry of a fact decides."""
     capacity = Z[Z_JOURNAL_CAPACITY]
     journal = int64_at(Z[Z_JOURNAL], capacity)
     for place in range(Z[Z_JOURNAL_COUNT] - 1, -1, -1):
@@ -438,28 +446,28 @@ def look_back(T: Any, Z: Any) -> None:
 
 
 @kernel("i64[:,:], i64[:], i64[:], i64[:] -> i64, i64")
-def close_journal(T: Any, Z: Any, gone: Any, come: Any) -> Any:
-    """Write the facts that went and that came; what is true now is true before, and the journal is empty."""
+def close_journal(T: Any, Z: Any, deleted: Any, inserted: Any) -> Any:
+    """Write the deleted and inserted facts, set BEFORE to ALIVE for facts in the journal, and empty it."""
     journal = int64_at(Z[Z_JOURNAL], Z[Z_JOURNAL_CAPACITY])
-    went, came = 0, 0
+    deleted_count, inserted_count = 0, 0
     for place in range(Z[Z_JOURNAL_COUNT]):
         table, row = journal[place] >> 32, journal[place] & LOWER
         flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
-        standing = flags[row] & STANDING
-        if standing == BEFORE:
-            gone[went] = journal[place]
-            went += 1
+        truth = flags[row] & STANDING
+        if truth == BEFORE:
+            deleted[deleted_count] = journal[place]
+            deleted_count += 1
             T[table, DEAD] += 1
-        elif standing == ALIVE:
-            come[came] = journal[place]
-            came += 1
+        elif truth == ALIVE:
+            inserted[inserted_count] = journal[place]
+            inserted_count += 1
             T[table, DEAD] -= 1
-        # A fact that is met again, after `rebase`, is found settled.
+        # A fact that is entered again after `rebase` is settled already.
         flags[row] = (flags[row] & (EXPLICIT | ALIVE)) | (BEFORE if flags[row] & ALIVE else 0)
         T[table, OLD_END] = T[table, ROWS]
         T[table, CURRENT_END] = T[table, ROWS]
     Z[Z_JOURNAL_COUNT] = 0
-    return went, came
+    return deleted_count, inserted_count
 
 
 @kernel("i64[:,:], i64[:], i64")
@@ -476,16 +484,16 @@ def undo_journal(T: Any, Z: Any, first: Any) -> None:
     Z[Z_JOURNAL_COUNT] = first
 
 
-# ---- Facts of many relations in one call: which stand, which rows they are, what their ids are.
+# ---- Facts of many relations in one call: their flags, row numbers and ids.
 #
-# A batch is groups of rows, one per relation: `tables` and `counts` say of which table, and how many. Ids lie
-# column after column, group after group. Mutates what it is given.
+# A batch has a group of rows per relation: `tables` and `counts` are the table and the number of rows of
+# each. Ids lie column after column, group after group. Mutates its arguments.
 
 
 @kernel("i64[:,:], i64[:], i64[:], i32[:], u8[:]")
-def stand(T: Any, tables: Any, counts: Any, source: Any, standing: Any) -> None:
-    """Write the flags ALIVE and EXPLICIT of each row into `standing`, 0 where it is no fact."""
-    first, done = 0, 0
+def stand(T: Any, tables: Any, counts: Any, source: Any, flags_out: Any) -> None:
+    """Write the flags ALIVE and EXPLICIT of each row into `flags_out`, 0 if it is not a fact."""
+    first, rows_done = 0, 0
     for group in range(len(tables)):
         table, count = tables[group], counts[group]
         arity = T[table, ARITY]
@@ -495,72 +503,198 @@ def stand(T: Any, tables: Any, counts: Any, source: Any, standing: Any) -> None:
             for column in range(arity):
                 key[column] = source[first + column * count + index]
             row = find_row(T, table, key)[0]
-            standing[done + index] = flags[row] & np.uint8(ALIVE | EXPLICIT) if row >= 0 else np.uint8(0)
+            flags_out[rows_done + index] = (
+                flags[row] & np.uint8(ALIVE | EXPLICIT) if row >= 0 else np.uint8(0)
+            )
         first += arity * count
-        done += count
+        rows_done += count
 
 
 @kernel("i64[:,:], i64[:], i64[:], i32[:], i64, bool, i64[:] -> i64")
-def find_or_enter(T: Any, tables: Any, counts: Any, source: Any, done: Any, create: Any, found: Any) -> Any:
-    """Write the numbers of the rows `done`… into `found`, or -1.
+def find_or_enter(T: Any, tables: Any, counts: Any, source: Any, done: Any, create: Any, numbers: Any) -> Any:
+    """Write the numbers of the rows from `done` on into `numbers`, or -1.
 
-    Returns how many were looked for; if not all were, the table of the next one must grow first.
+    Returns the number of rows looked up; if these are not all, the table of the next one must grow first.
     """
-    first, before = 0, 0
+    first, rows_before = 0, 0
     for group in range(len(tables)):
         table, count = tables[group], counts[group]
         arity = T[table, ARITY]
         key = np.empty(max(arity, 2), np.int64)
-        for index in range(max(done - before, 0), count):
+        for index in range(max(done - rows_before, 0), count):
             for column in range(arity):
                 key[column] = source[first + column * count + index]
             row, position = find_row(T, table, key)
             if row < 0 and create:
                 if position < 0 or T[table, ROWS] >= min(T[table, CAPACITY], T[table, SLOT_LIMIT]):
-                    return before + index
+                    return rows_before + index
                 row = enter_row(T, table, key, position)
-            found[before + index] = row
+            numbers[rows_before + index] = row
         first += arity * count
-        before += count
-    return before
+        rows_before += count
+    return rows_before
 
 
 @kernel("i64[:,:], i64[:], i64[:], i64[:], i32[:]")
 def gather(T: Any, tables: Any, counts: Any, rows: Any, ids: Any) -> None:
     """Write the ids of rows into `ids`."""
-    first, done = 0, 0
+    first, rows_done = 0, 0
     for group in range(len(tables)):
         table, count = tables[group], counts[group]
         for column in range(T[table, ARITY]):
-            held = int32_at(T[table, COLUMNS + column], T[table, CAPACITY])
+            column_ids = int32_at(T[table, COLUMNS + column], T[table, CAPACITY])
             for index in range(count):
-                ids[first + index] = held[rows[done + index]]
+                ids[first + index] = column_ids[rows[rows_done + index]]
             first += count
-        done += count
+        rows_done += count
 
 
 @kernel("i64[:], i64[:], i64[:], i64[:], i64[:] -> i64")
 def group_rows(codes: Any, counts: Any, tables: Any, starts: Any, rows: Any) -> Any:
-    """Write the rows of facts table by table, the tables, and where each one's rows start; how many tables.
+    """Write the rows of facts table by table, the tables, and where their rows start; returns their number.
 
-    `counts` has a zero for each table there is, and has them again in the end.
+    `counts` has a zero for each table, before and after the call.
     """
-    found = 0
+    table_count = 0
     for code in codes:
         table = code >> 32
         if counts[table] == 0:
-            tables[found] = table
-            found += 1
+            tables[table_count] = table
+            table_count += 1
         counts[table] += 1
     start = np.int64(0)
-    for group in range(found):
+    for group in range(table_count):
         count = counts[tables[group]]
         starts[group] = counts[tables[group]] = start
         start += count
-    starts[found] = start
+    starts[table_count] = start
     for code in codes:
         rows[counts[code >> 32]] = code & LOWER
         counts[code >> 32] += 1
-    for group in range(found):
+    for group in range(table_count):
         counts[tables[group]] = 0
-    return found
+    return table_count
+
+
+# ---- marks of heads, and links to the facts that support them
+ORIGIN, LOSS = int(Role.ORIGIN), int(Role.LOSS)
+
+
+@inlined
+def links_of(T: Any, field: Any, link: Any) -> Any:
+    """The array with this field of the table of a linked fact, and the fact's place in it."""
+    table = (link - 1) >> 32
+    return int64_at(T[table, field], T[table, CAPACITY]), (link - 1) & LOWER
+
+
+@subroutine
+def relink(T: Any, table: Any, row: Any, link: Any) -> None:
+    """Link a derived fact to another explicit fact, or to none."""
+    links = int64_at(T[table, LINK], T[table, CAPACITY])
+    former = links[row]
+    if former == link:
+        return
+    nexts = int64_at(T[table, NEXT], T[table, CAPACITY])
+    previous = int64_at(T[table, PREVIOUS], T[table, CAPACITY])
+    if former > 0:
+        if previous[row] > 0:
+            array, place = links_of(T, NEXT, previous[row])
+        else:
+            array, place = links_of(T, FIRST, former)
+        array[place] = nexts[row]
+        if nexts[row] > 0:
+            array, place = links_of(T, PREVIOUS, nexts[row])
+            array[place] = previous[row]
+    links[row] = link
+    nexts[row] = 0
+    previous[row] = 0
+    if link > 0:
+        itself = ((table << 32) | row) + 1
+        first, place = links_of(T, FIRST, link)
+        nexts[row] = first[place]
+        if first[place] > 0:
+            array, place_of_next = links_of(T, PREVIOUS, first[place])
+            array[place_of_next] = itself
+        first[place] = itself
+
+
+@inlined
+def marks_of(T: Any, table: Any, row: Any, is_explicit: Any) -> Any:
+    """The marks of a body fact: MARKED, and GOES if it is deleted and may not return."""
+    if T[table, NOTES] == 0:
+        return np.int32(GOES)
+    notes = np.int32(bytes_at(T[table, NOTES], T[table, CAPACITY])[row])
+    marked = notes & MARKED
+    if notes & RETURNS:
+        return marked
+    is_true = bytes_at(T[table, FLAGS], T[table, CAPACITY])[row] & ALIVE
+    return marked if is_explicit and is_true and not marked else marked | np.int32(GOES)
+
+
+@inlined
+def has_other_support(T: Any, table: Any, row: Any, link: Any, Z: Any) -> Any:
+    """Whether another fact supports a fact that loses an instance."""
+    if Z[Z_ROLE] != LOSS:
+        return False
+    current = int64_at(T[table, LINK], T[table, CAPACITY])[row]
+    return current != 0 and current != link
+
+
+@subroutine
+def note_head(T: Any, table: Any, row: Any, note: Any, is_selected: Any, Z: Any) -> None:
+    """Record the marks or link of an instance for its head; `note` is -1 if there are none."""
+    notes = bytes_at(T[table, NOTES], T[table, CAPACITY])
+    if Z[Z_NOTING] == NOTE_MARKS:
+        if is_selected and note >= 0:
+            if Z[Z_ROLE] != LOSS:
+                notes[row] |= np.uint8(note & MARKED)
+            elif not note & GOES:
+                notes[row] |= RETURNS
+        return
+    if Z[Z_ROLE] == LOSS:
+        return
+    if is_selected:
+        relink(T, table, row, note)
+    if Z[Z_ROLE] == ORIGIN:
+        if is_selected:
+            notes[row] |= SOLE
+        else:
+            notes[row] &= np.uint8(0xFF ^ SOLE)
+
+
+@kernel("i64[:,:], i64, i64[:], bool[:], i64, i64, i64[:] -> i64")
+def gather_linked(
+    T: Any, table: Any, rows: Any, is_requested: Any, mask: Any, want: Any, gathered: Any
+) -> Any:
+    """Write the codes of facts of requested tables that the rows support and whose flags match.
+
+    Returns their number; if that exceeds the room in `gathered`, some are not written.
+    """
+    count = 0
+    first = int64_at(T[table, FIRST], T[table, CAPACITY])
+    for supporting in rows:
+        link = first[supporting]
+        while link > 0:
+            supported_table, row = (link - 1) >> 32, (link - 1) & LOWER
+            flags = bytes_at(T[supported_table, FLAGS], T[supported_table, CAPACITY])
+            if is_requested[supported_table] and (np.int64(flags[row]) & mask) == want:
+                if count < len(gathered):
+                    gathered[count] = link - 1
+                count += 1
+            link = int64_at(T[supported_table, NEXT], T[supported_table, CAPACITY])[row]
+    return count
+
+
+@kernel("i64[:,:], i64, i64[:], i64[:] -> i64")
+def divide_sole(T: Any, table: Any, rows: Any, out: Any) -> Any:
+    """Write SOLE rows to the beginning of `out`, others to its end; returns the number of SOLE rows."""
+    notes = bytes_at(T[table, NOTES], T[table, CAPACITY])
+    sole, end = 0, len(rows)
+    for row in rows:
+        if notes[row] & SOLE:
+            out[sole] = row
+            sole += 1
+        else:
+            end -= 1
+            out[end] = row
+    return sole

@@ -1,12 +1,11 @@
-"""Plans over changes, run over the facts that drive them; each run says what becomes of heads. Mutable.
+"""Plans over changes, run over the facts that drive them, with an effect on the heads. Mutable.
 
-See `engine.protocol.ChangePlans` for what the methods promise.
+See `engine.protocol.ChangePlans` for the contracts of the methods.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -14,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.engine.columnar import layout
+from tidelog.engine.columnar.interpreter.aggregation import groups_with_values, heads
 from tidelog.engine.columnar.interpreter.assemble import Assembled, assemble, marked_heads
-from tidelog.engine.columnar.interpreter.executor import group_facts
+from tidelog.engine.columnar.interpreter.column_functions import PythonFunction
 from tidelog.engine.columnar.interpreter.interpreter import run_plan
-from tidelog.engine.columnar.interpreter.plan_runner import BATCH, PythonFunction, Workers, Workspace
+from tidelog.engine.columnar.interpreter.plan_runner import BATCH, Workers, Workspace
 from tidelog.engine.columnar.storage.catalog import Catalog
 from tidelog.engine.columnar.storage.storage import ColumnarStorage
 from tidelog.engine.columnar.storage.table import Index
@@ -26,6 +26,7 @@ from tidelog.engine.columnar.transactions.transactions import ChangeBuffers, Tra
 from tidelog.engine.events import PlanListener, PlanOutcome
 from tidelog.engine.flags import UNMARKED, CounterKind, Effect, Flag, MarkConfig, Where
 from tidelog.plan.algebra import Aggregate, ChangePlan, Support
+from tidelog.records import dataclass
 
 SUPPORT_BATCH = 64  # one instance is searched for each fact: small batches, so that little is matched in vain
 COUNTED = {
@@ -43,7 +44,7 @@ COUNTERS: dict[CounterKind, tuple[int, ...]] = {
 
 @dataclass(slots=True)
 class Bookkeeping:
-    """What plans record of heads besides flags, and how many instances they have found. Mutable."""
+    """The records of heads in addition to flags, and the number of instances found. Mutable."""
 
     counters: CounterKind = CounterKind.NONE
     marks: MarkConfig = UNMARKED
@@ -63,7 +64,7 @@ class ChangeExecutor:
 
     @property
     def instances(self) -> int:
-        """How many instances of rules plans have found so far; it only grows."""
+        """The number of rule instances that plans have found; it only grows."""
         return self.bookkeeping.instances
 
     def prepare(self, plan: ChangePlan) -> ChangeRunner:
@@ -83,7 +84,7 @@ class ChangeExecutor:
         return self.transactions.row_set(self.transactions.buffers.take())
 
     def _run_plan(self, plan: ChangeRunner, rows: Any, effect: Effect | None) -> None:
-        """Run a plan over these rows, or all, and report what it did to the listener, if there is one."""
+        """Run a plan over these rows, or all, and report the outcome to the listener, if there is one."""
         start = perf_counter()
         outcome = plan.run(rows, effect)
         self.bookkeeping.instances += outcome.matches
@@ -92,7 +93,7 @@ class ChangeExecutor:
             self.plan_listener(plan.plan, driving, outcome, perf_counter() - start)
 
     def run_support(self, plans: Iterable[ChangeRunner], given: Any) -> tuple[RowSet, RowSet]:
-        """Find for each given head the first instance; return its unchecked facts, and the heads."""
+        """Find the first instance of each head; return its unchecked facts, and the heads that have one."""
         changes = self.transactions
         pending = Where(Flag.PENDING, Flag.PENDING)
         waiting = given
@@ -108,7 +109,9 @@ class ChangeExecutor:
 
     def aggregate(self, root: Aggregate, relation: str) -> RowSet:
         """Return one fact of the relation per group of the rows that are true in the root's input."""
-        facts, _ = group_facts(root, self.storage.rows(root.input.relation), self.catalog.dictionary)
+        dictionary = self.catalog.dictionary
+        groups, _ = groups_with_values(root, self.storage.rows(root.input.relation), dictionary)
+        facts = heads(root, groups, dictionary)
         return self.transactions.facts(relation, *facts, True) if facts.count else EMPTY
 
 
@@ -149,11 +152,12 @@ class ChangeRunner:
         for number in self.assembled.tables:
             catalog.tables[number].is_pinned = True
         for number in self.assembled.own:
-            # A rule that was added may have made the stratum recursive.
+            # An added rule may have made the stratum recursive.
             catalog.tables[number].count_too(COUNTERS[recorded.counters])
         self.indexes = [catalog.index(number) for number in self.assembled.indexes]
         self.python = {
-            level: PythonFunction(step, catalog, limits) for level, step in self.assembled.python.items()
+            level: PythonFunction(step, catalog.dictionary, limits)
+            for level, step in self.assembled.python.items()
         }
         self._assembled_for = current
 
@@ -199,10 +203,10 @@ class ChangeRunner:
             workspace.scan(0, len(self.catalog.tables[self.assembled.pivot]))
 
     def _serve(self, request: int, workspace: Workspace) -> None:
-        """Do what a kernel requests."""
+        """Serve the request of a kernel."""
         catalog, limits = self.catalog, self.workers.limits
         state = workspace.state
-        found = int(state[layout.Z_OUT_COUNT]) if state[layout.Z_CREATE] else 0
+        new_facts = int(state[layout.Z_OUT_COUNT]) if state[layout.Z_CREATE] else 0
         if request == layout.GROW_TABLE:
             catalog.table(self.plan.relation).reserve(BATCH, len(catalog.dictionary))
         elif request == layout.GROW_DICTIONARY:
@@ -214,8 +218,8 @@ class ChangeRunner:
             rows = int(state[layout.Z_ROWS + level - 1])
             self.python[level].fill(workspace, level - 1, rows, self.assembled.width)
         else:
-            state[layout.Z_BUDGET] = limits.budget(found)
-        limits.check(found)
+            state[layout.Z_BUDGET] = limits.budget(new_facts)
+        limits.check(new_facts)
 
 
 def set_effect(state: npt.NDArray[np.int64], effect: Effect) -> None:

@@ -1,12 +1,11 @@
-"""How many instances of rules derive each fact, and its rank, next to its row. Mutable.
+"""The number of rule instances that derive each fact, and its rank, stored by row. Mutable.
 
-See `engine.protocol.Counters` for what the methods promise.
+See `engine.protocol.Counters` for the contracts of the methods.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
 from tidelog.plan.algebra import Part
 from tidelog.plan.change_plans import ChangePlanMaker
+from tidelog.records import dataclass
 
 NEVER = Where(Flag.NONE, Flag.ALIVE)
 RECORDED = Flag.PENDING | Flag.PROVED | Flag.CHECKED | Flag.DELTA  # of facts while they are ranked
@@ -51,14 +51,14 @@ class InstanceCounters(Participant, CatalogObserver):
         self.bookkeeping = bookkeeping
         self.counts = 0
         self.state = transactions.buffers.state
-        self.state[layout.Z_CLOCK] = 1  # ranks above those of facts that were never ranked
+        self.state[layout.Z_CLOCK] = 1  # above the ranks of facts that were never ranked
         self._snapshots: list[CounterSnapshot] = []
         self.counted: dict[Rule, int] = {}  # the instances of each rule when they were last counted
         self.rounds: dict[str, int] = {}  # the rounds that each relation was derived in
 
     @property
     def kind(self) -> CounterKind:
-        """What is counted at present."""
+        """The current kind of counters."""
         return self.bookkeeping.counters
 
     def instances_of(self, rule: Rule) -> int:
@@ -66,10 +66,10 @@ class InstanceCounters(Participant, CatalogObserver):
         return self.counted.get(rule, 0)
 
     def rounds_of(self, predicates: Collection[str]) -> int:
-        """Return how many rounds it took to derive these predicates; 1 if that is not known."""
+        """Return the number of rounds in which these predicates were derived; 1 if it is unknown."""
         existing = [name for name in predicates if name in self.catalog]
-        known = (self.rounds.get(name) or len(self.catalog.table(name).rounds) - 1 for name in existing)
-        return max((1, *known))
+        rounds = (self.rounds.get(name) or len(self.catalog.table(name).rounds) - 1 for name in existing)
+        return max((1, *rounds))
 
     def forget(self) -> None:
         """Stop counting: facts have changed and were not counted."""
@@ -79,7 +79,7 @@ class InstanceCounters(Participant, CatalogObserver):
         self.become(CounterKind.NONE)
 
     def become(self, kind: CounterKind) -> None:
-        """Set what is counted; relations that are dropped matter only where something is."""
+        """Set the kind of counters; dropped relations matter only if there are counters."""
         self.bookkeeping.counters = kind
         if kind is CounterKind.NONE:
             self.catalog.ignore(self)
@@ -94,7 +94,7 @@ class InstanceCounters(Participant, CatalogObserver):
             self.forget()
 
     def on_begin(self) -> None:
-        """Make sure that there are enough ranks for a transaction."""
+        """Make sure that enough ranks remain for a transaction."""
         if self.state[layout.Z_CLOCK] > LAST_RANK:
             self._renumber_ranks()
         self._snapshots = []
@@ -115,10 +115,10 @@ class InstanceCounters(Participant, CatalogObserver):
             for table in self.catalog.tables
             if layout.RANK in table.counters
         ]
-        known = np.unique(np.concatenate([np.zeros(1, np.int32), *map(np.unique, ranks)]))
-        for some in ranks:
-            some[:] = np.searchsorted(known, some)
-        self.state[layout.Z_CLOCK] = len(known)
+        distinct = np.unique(np.concatenate([np.zeros(1, np.int32), *map(np.unique, ranks)]))
+        for table_ranks in ranks:
+            table_ranks[:] = np.searchsorted(distinct, table_ranks)
+        self.state[layout.Z_CLOCK] = len(distinct)
 
     # ---- facts by their counters
 
@@ -153,20 +153,20 @@ class InstanceCounters(Participant, CatalogObserver):
     # ---- counting again
 
     def rebuild(self, kind: CounterKind, strata: Iterable[Stratum]) -> RowSet:
-        """Count all instances of the strata's rules again; return the facts that are true and unfounded."""
+        """Count all instances of the strata's rules again; return true facts that are unfounded."""
         self.catalog.complete_sets(self.plans.workers.limits.check)
         strata = [stratum for stratum in strata if not any(rule.aggregations for rule in stratum.rules)]
         buffers, tables = self.transactions.buffers, self.catalog.tables
         if buffers.is_open:
-            touched = int(self.state[layout.Z_JOURNAL_COUNT])
+            journal_size = int(self.state[layout.Z_JOURNAL_COUNT])
             # The counters of other tables change in place: the journal restores them.
             changed = {name for stratum in strata for name in stratum.predicates}
-            counted = {
+            former_counters = {
                 table.number: table.counters
                 for table in tables
                 if kind is not self.kind or table.name in changed
             }
-            self._snapshots.append(CounterSnapshot(touched, self.kind, counted))
+            self._snapshots.append(CounterSnapshot(journal_size, self.kind, former_counters))
         if kind is not self.kind:
             self.forget()
             self.become(kind)
@@ -191,14 +191,14 @@ class InstanceCounters(Participant, CatalogObserver):
         return unfounded
 
     def _count_silently(self, stratum: Stratum) -> RowSet:
-        """Count a stratum's instances again, without reporting the plans: they change nothing."""
+        """Count a stratum's instances again, without reporting the plans, which change no facts."""
         listener, self.plans.plan_listener = self.plans.plan_listener, None
         try:
-            return self._count_again(stratum)
+            return self._recount(stratum)
         finally:
             self.plans.plan_listener = listener
 
-    def _count_again(self, stratum: Stratum) -> RowSet:
+    def _recount(self, stratum: Stratum) -> RowSet:
         own = frozenset(stratum.predicates)
         is_recursive = any(atom.predicate in own for rule in stratum.rules for atom in rule.positive)
         for relation in own:
@@ -214,7 +214,7 @@ class InstanceCounters(Participant, CatalogObserver):
                 self._rank_by_rounds(own)
             else:
                 try:
-                    self._rank_again(stratum)
+                    self._recompute_ranks(stratum)
                 except BaseException:
                     changes = self.transactions
                     for relation in own:
@@ -223,7 +223,7 @@ class InstanceCounters(Participant, CatalogObserver):
         return self.count_stratum(stratum)
 
     def count_stratum(self, stratum: Stratum) -> RowSet:
-        """Count a stratum's instances with the ranks as they are; return what is true and unfounded."""
+        """Count a stratum's instances with the present ranks; return true facts that are unfounded."""
         for relation in stratum.predicates:
             self.catalog.table(relation).begin_counting()
         for rule in stratum.rules:
@@ -261,10 +261,10 @@ class InstanceCounters(Participant, CatalogObserver):
             self.rounds[relation] = max(1, len(table.rounds) - 1)
             state[layout.Z_CLOCK] = max(int(state[layout.Z_CLOCK]), len(table.rounds) + 1)
 
-    def _rank_again(self, stratum: Stratum) -> None:
-        """Set each fact's rank to the round that would derive it, if the stratum were evaluated now."""
+    def _recompute_ranks(self, stratum: Stratum) -> None:
+        """Set each fact's rank to the round in which an evaluation of the stratum would derive it."""
         changes, own = self.transactions, frozenset(stratum.predicates)
-        # Facts that a round finds must not drive the same round: they would rank like the facts they support.
+        # Facts of a round must not drive the same round: they would rank like the facts that they support.
         effect = Effect(Where(Flag.ALIVE | Flag.PROVED | Flag.PENDING, Flag.ALIVE))
         explicit = Where(Flag.EXPLICIT | Flag.ALIVE, Flag.EXPLICIT | Flag.ALIVE)
         round_facts = EMPTY

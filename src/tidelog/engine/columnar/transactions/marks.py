@@ -1,28 +1,29 @@
-"""Marks on facts, and links to the facts that support them, beside their rows. Mutable.
+"""Marks on facts, and links to the facts that support them, stored by row. Mutable.
 
-They are right as long as every change of facts is recorded: they are kept from one transaction to the next
-if nothing was derived, compacted or rolled back in between. See `engine.protocol.Marks` for what the methods
-promise.
+They are correct as long as every change of facts is recorded: they are kept between transactions unless facts
+were derived in rounds, compacted or rolled back. See `engine.protocol.Marks` for the contracts of the
+methods.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.storage.catalog import Catalog, CatalogObserver
-from tidelog.engine.columnar.transactions import mark_kernels
+from tidelog.engine.columnar.transactions import change_kernels
 from tidelog.engine.columnar.transactions.change_runner import Bookkeeping
 from tidelog.engine.columnar.transactions.row_sets import EMPTY, RowSet
 from tidelog.engine.columnar.transactions.transactions import Participant, Transactions
 from tidelog.engine.flags import UNMARKED, Effect, MarkConfig, MarkKind
+from tidelog.records import dataclass
 
 FIRST_GATHERED = 256  # supported facts for which there is room at first
-# What is kept beside rows, by its position in T.
+# The arrays stored by row, by their position in T.
 MARKS = {layout.NOTES: np.uint8}
 SUPPORTED = {layout.NOTES: np.uint8, layout.LINK: np.int64, layout.NEXT: np.int64, layout.PREVIOUS: np.int64}
 SUPPORTING = {layout.FIRST: np.int64}
@@ -31,7 +32,7 @@ NEVER = (-1, -1)
 
 @dataclass(slots=True, eq=False)
 class ColumnarMarks(Participant, CatalogObserver):
-    """The marks or links of one configuration: told of changes from `configure` until they are forgotten."""
+    """The marks or links of one configuration, maintained from `configure` until they are discarded."""
 
     catalog: Catalog
     transactions: Transactions
@@ -42,32 +43,32 @@ class ColumnarMarks(Participant, CatalogObserver):
     # ---- while facts change
 
     def on_commit(self) -> None:
-        """Keep what was recorded: it is right now. The next transaction records nothing until it says so."""
+        """Keep the records, which are correct now. The next transaction records only after `configure`."""
         if self.bookkeeping.marks is not UNMARKED:
             self._kept = self.bookkeeping.marks, self._moment
             self.bookkeeping.marks = UNMARKED
 
     def on_roll_back(self) -> None:
-        """Forget what was recorded."""
+        """Discard the records."""
         if self.bookkeeping.marks is not UNMARKED:
             self.forget()
 
     def on_compact(self) -> None:
-        """Forget everything, since links refer to row numbers."""
+        """Discard the records, since links refer to row numbers."""
         self.forget()
 
     def on_begin_rounds(self) -> None:
-        """Forget everything, since derivation in rounds records nothing."""
+        """Discard the records, since derivation in rounds does not maintain them."""
         self.forget()
 
     @property
     def _moment(self) -> tuple[int, int]:
         return self.catalog.epoch, self.catalog.version
 
-    # ---- what is recorded
+    # ---- records
 
     def configure(self, config: MarkConfig) -> None:
-        """Record this in the present transaction."""
+        """Record marks or links in the present transaction."""
         kept, moment = self._kept
         if kept != config or moment != self._moment:
             self.forget()
@@ -91,7 +92,7 @@ class ColumnarMarks(Participant, CatalogObserver):
                 table.keep_notes(supported)
 
     def forget(self) -> None:
-        """Forget everything: facts have changed and it was not recorded."""
+        """Discard the records after changes that were not recorded."""
         for table in self.catalog.tables:
             if table.notes:
                 table.drop_notes()
@@ -105,35 +106,35 @@ class ColumnarMarks(Participant, CatalogObserver):
         return all(self.catalog.table(relation).is_linked for relation in relations)
 
     def linked(self, facts: Any, relations: Collection[str], effect: Effect) -> RowSet:
-        """Return the facts of these relations that the given ones support and that the effect selects."""
-        wanted = np.zeros(len(self.catalog.tables), np.bool_)
+        """Return the facts of these relations that the given facts support and that the effect selects."""
+        is_requested = np.zeros(len(self.catalog.tables), np.bool_)
         for relation in relations:
-            wanted[self.catalog.table_number(relation)] = True
+            is_requested[self.catalog.table_number(relation)] = True
         mask, want = int(effect.where.mask), int(effect.where.want)
-        found = EMPTY
+        linked = EMPTY
         for relation, rows in facts.rows.items():
             table = self.catalog.table(relation)
             if layout.FIRST in table.notes:
                 room = FIRST_GATHERED
                 while True:
                     out = np.empty(room, np.int64)
-                    count = mark_kernels.gather_linked(
-                        self.catalog.descriptors, table.number, rows, wanted, mask, want, out
+                    count = change_kernels.gather_linked(
+                        self.catalog.descriptors, table.number, rows, is_requested, mask, want, out
                     )
                     if count <= room:
                         break
                     room = int(count)
-                found |= self.transactions.row_set(out[:count])
-        self.transactions.mark(found, set=effect.set)
-        return found
+                linked |= self.transactions.row_set(out[:count])
+        self.transactions.mark(linked, set=effect.set)
+        return linked
 
     def split_single_support(self, facts: Any) -> tuple[RowSet, RowSet]:
-        """Return those with a single support, and the others."""
+        """Return the facts with a single support, and the others."""
         single, others = {}, {}
         for relation, rows in facts.rows.items():
             out = np.empty(len(rows), np.int64)
             count = int(
-                mark_kernels.divide_sole(
+                change_kernels.divide_sole(
                     self.catalog.descriptors, self.catalog.table_number(relation), rows, out
                 )
             )
@@ -157,12 +158,12 @@ class ColumnarMarks(Participant, CatalogObserver):
         return self._select_with(facts, layout.MARKED)
 
     def set_returning(self, facts: Any, returning: bool) -> None:
-        """Record that the facts return, or no longer."""
+        """Record that the facts return, or that they no longer do."""
         for relation, rows in facts.rows.items():
             notes = self.catalog.table(relation).notes.get(layout.NOTES)
             if notes is not None:
-                others = notes[rows] & (0xFF ^ layout.RETURNS)
-                notes[rows] = others | layout.RETURNS if returning else others
+                other_notes = notes[rows] & (0xFF ^ layout.RETURNS)
+                notes[rows] = other_notes | layout.RETURNS if returning else other_notes
 
     def select_returning(self, facts: Any) -> RowSet:
         """Return those that are recorded as returning."""
@@ -172,7 +173,7 @@ class ColumnarMarks(Participant, CatalogObserver):
         selected = {}
         for relation, rows in facts.rows.items():
             notes = self.catalog.table(relation).notes.get(layout.NOTES)
-            found = rows[(notes[rows] & bit) != 0] if notes is not None else rows[:0]
-            if len(found):
-                selected[relation] = found
+            matching = rows[(notes[rows] & bit) != 0] if notes is not None else rows[:0]
+            if len(matching):
+                selected[relation] = matching
         return RowSet(selected) if selected else EMPTY

@@ -1,11 +1,11 @@
-"""Rank counting compiled: a whole update, all sections and rounds, is one call.
+"""Compiled rank counting: a whole update, all sections and rounds, in one call.
 
-The readable form of the algorithm is `maintenance.rank_counting`; tests hold the two equal. Here it is a
-state machine, since a kernel must be left and entered again whenever Python has to act: make room, compute a
-function, look at the clock. Where it stands is in Z.
+The readable form of the algorithm is `maintenance.counting.RankCounting`; tests compare the two. Here it is a
+state machine, since a kernel must return and be called again whenever Python has to act: make room, compute
+a function, check the clock. Its state is in Z.
 
-A section is a stratum; its plans stand in `entries`, family by family, section by section, and `starts` says
-where. Mutates what it is given.
+A section is a stratum; its plans are in `entries`, family by family, section by section, from the positions
+in `starts`. Mutates its arguments.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ from tidelog.engine.columnar.transactions.change_kernels import (
 
 # ---- families of plans; what drives each
 (
-    LOST,  # facts that went
-    LOST_UNDER_NEGATION,  # facts that came
+    LOST,  # deleted facts
+    LOST_UNDER_NEGATION,  # inserted facts
     OVERDELETE,  # the round's facts
-    GAINED,  # facts that came
-    GAINED_UNDER_NEGATION,  # facts that went
+    GAINED,  # inserted facts
+    GAINED_UNDER_NEGATION,  # deleted facts
     INSERT,  # the round's facts
     FAMILIES,
 ) = range(7)
@@ -143,7 +143,7 @@ def find(table: Any, row: Any, flags: Any, Z: Any) -> None:
 
 @inlined
 def is_counted(T: Any, table: Any, Z: Any) -> Any:
-    """Whether a table's counters are kept; those of relations that no rule derives any more are not."""
+    """Whether a table's counters are kept; those of relations that no rule derives are not."""
     return Z[Z_SECTION] > 0 and T[table, FOUNDED] != 0
 
 
@@ -168,10 +168,10 @@ def retract(T: Any, section_of: Any, removed: Any, Z: Any) -> None:
 
 @subroutine
 def reseed(T: Any, section_of: Any, added: Any, Z: Any) -> None:
-    """Deleted facts that have an instance left are found again, and so are the section's added ones."""
-    found = int64_at(Z[Z_OUT], Z[Z_OUT_CAPACITY])
+    """List deleted facts that still have an instance, and the added facts of the section."""
+    deleted = int64_at(Z[Z_OUT], Z[Z_OUT_CAPACITY])
     for place in range(Z[Z_DELETED]):
-        table, row = found[place] >> 32, found[place] & LOWER
+        table, row = deleted[place] >> 32, deleted[place] & LOWER
         if not is_counted(T, table, Z):
             continue
         if counter_of(T, table, FOUNDED, row) + counter_of(T, table, HIDDEN, row) > 0:
@@ -192,21 +192,21 @@ def reseed(T: Any, section_of: Any, added: Any, Z: Any) -> None:
 @subroutine
 def mark_round(T: Any, set_flags: Any, clear_flags: Any, Z: Any) -> None:
     """Clear flags of the round's facts, then set flags; all are in the journal."""
-    found = int64_at(Z[Z_OUT], Z[Z_OUT_CAPACITY])
+    facts = int64_at(Z[Z_OUT], Z[Z_OUT_CAPACITY])
     for place in range(Z[Z_ROUND_FIRST], Z[Z_ROUND_END]):
-        table, row = found[place] >> 32, found[place] & LOWER
+        table, row = facts[place] >> 32, facts[place] & LOWER
         flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
         flags[row] = (flags[row] & np.uint8(0xFF ^ clear_flags)) | np.uint8(set_flags)
 
 
 @subroutine
 def raise_round(T: Any, Z: Any) -> None:
-    """The round's facts are true, and rank highest."""
-    found = int64_at(Z[Z_OUT], Z[Z_OUT_CAPACITY])
-    one = np.empty(1, np.int64)
+    """Make the round's facts true, with the highest rank."""
+    facts = int64_at(Z[Z_OUT], Z[Z_OUT_CAPACITY])
+    single_row = np.empty(1, np.int64)
     for place in range(Z[Z_ROUND_FIRST], Z[Z_ROUND_END]):
-        one[0] = found[place] & LOWER
-        raise_rows(T, found[place] >> 32, one, Z)
+        single_row[0] = facts[place] & LOWER
+        raise_rows(T, facts[place] >> 32, single_row, Z)
     mark_round(T, ALIVE | DELTA, PENDING, Z)
 
 
@@ -252,9 +252,9 @@ def run_family(
     counts: Any,
     Z: Any,
 ) -> Any:
-    """Run the plans of a family in a section over the given facts; DONE, or what must be seen to first.
+    """Run the plans of a family in a section over the given facts; return DONE, or a request to Python.
 
-    `counts` says how many of the given facts each table has; it is empty where that is not known.
+    `counts` has the number of given facts of each table; it is empty if that is unknown.
     """
     while begin + Z[Z_NUMBER] < end:
         number = begin + Z[Z_NUMBER]
@@ -288,35 +288,35 @@ def run_family(
 
 
 @subroutine
-def settle_section(T: Any, went_counts: Any, came_counts: Any, Z: Any) -> None:
-    """Add what went and what came in the section to what later sections read."""
+def settle_section(T: Any, deleted_counts: Any, inserted_counts: Any, Z: Any) -> None:
+    """Add the facts deleted and inserted in the section to the lists that later sections read."""
     journal = int64_at(Z[Z_JOURNAL], Z[Z_JOURNAL_CAPACITY])
-    went = int64_at(Z[Z_WENT], Z[Z_LIST_CAPACITY])
-    came = int64_at(Z[Z_CAME], Z[Z_LIST_CAPACITY])
+    deleted = int64_at(Z[Z_WENT], Z[Z_LIST_CAPACITY])
+    inserted = int64_at(Z[Z_CAME], Z[Z_LIST_CAPACITY])
     for place in range(Z[Z_SETTLED], Z[Z_JOURNAL_COUNT]):
         table, row = journal[place] >> 32, journal[place] & LOWER
         flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
         flags[row] &= SETTLED
         if (flags[row] & STANDING) == BEFORE:
-            went[Z[Z_WENT_COUNT]] = journal[place]
+            deleted[Z[Z_WENT_COUNT]] = journal[place]
             Z[Z_WENT_COUNT] += 1
-            went_counts[table] += 1
+            deleted_counts[table] += 1
         elif (flags[row] & STANDING) == ALIVE:
-            came[Z[Z_CAME_COUNT]] = journal[place]
+            inserted[Z[Z_CAME_COUNT]] = journal[place]
             Z[Z_CAME_COUNT] += 1
-            came_counts[table] += 1
+            inserted_counts[table] += 1
     Z[Z_SETTLED] = Z[Z_JOURNAL_COUNT]
 
 
 @kernel("i64[:], i64[:], i64[:]")
-def forget_counts(went_counts: Any, came_counts: Any, Z: Any) -> None:
+def forget_counts(deleted_counts: Any, inserted_counts: Any, Z: Any) -> None:
     """Reset to 0 how many facts were deleted from and inserted into each table."""
-    went = int64_at(Z[Z_WENT], Z[Z_LIST_CAPACITY])
-    came = int64_at(Z[Z_CAME], Z[Z_LIST_CAPACITY])
+    deleted = int64_at(Z[Z_WENT], Z[Z_LIST_CAPACITY])
+    inserted = int64_at(Z[Z_CAME], Z[Z_LIST_CAPACITY])
     for place in range(Z[Z_WENT_COUNT]):
-        went_counts[went[place] >> 32] = 0
+        deleted_counts[deleted[place] >> 32] = 0
     for place in range(Z[Z_CAME_COUNT]):
-        came_counts[came[place] >> 32] = 0
+        inserted_counts[inserted[place] >> 32] = 0
 
 
 @subroutine
@@ -368,8 +368,8 @@ def family_of(phase: Any) -> Any:
 
 
 @subroutine
-def work_on(T: Any, section_of: Any, removed: Any, added: Any, Z: Any) -> Any:
-    """One phase that runs no plans; DONE, or GROW_LISTS. Goes on to the phase that comes next."""
+def run_phase(T: Any, section_of: Any, removed: Any, added: Any, Z: Any) -> Any:
+    """Run a phase without plans and advance to the next one; return DONE or GROW_LISTS."""
     phase = Z[Z_PHASE]
     wish = DONE
     following = phase + 1
@@ -424,7 +424,7 @@ def maintain(
     came_counts: Any,
     Z: Any,
 ) -> Any:
-    """Work an update in, up to the section before `last_section`; DONE, or what must be seen to first."""
+    """Apply an update up to the section before `last_section`; return DONE, or a request to Python."""
     while Z[Z_SECTION] < last_section:
         family = family_of(Z[Z_PHASE])
         if family >= 0:
@@ -446,7 +446,7 @@ def maintain(
                 Z[Z_SECTION] += 1
                 Z[Z_PHASE] = RETRACT
         else:
-            wish = work_on(T, section_of, removed, added, Z)
+            wish = run_phase(T, section_of, removed, added, Z)
         if wish != DONE:
             return wish
     return DONE

@@ -1,12 +1,11 @@
 """Whole updates by the compiled loop of rank counting: its plans, its arrays and how they grow. Mutable.
 
-The engine offers this to `maintenance.rank_counting`, which does the same in readable form.
+The engine offers this to `maintenance.counting.RankCounting`, which does the same in readable form.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
@@ -26,6 +25,7 @@ from tidelog.engine.columnar.transactions.change_runner import (
 from tidelog.engine.columnar.transactions.row_sets import EMPTY, RowNumbers, RowSet, codes_of
 from tidelog.engine.columnar.transactions.transactions import ChangeBuffers
 from tidelog.engine.protocol import Family, LoopOutcome, LoopSection
+from tidelog.records import dataclass
 
 FAMILIES = {
     Family.LOST: rank_kernels.LOST,
@@ -71,7 +71,7 @@ class ColumnarRankLoop:
 
     @property
     def is_available(self) -> bool:
-        """Whether a compiled loop may run: it does not report what single plans do."""
+        """Whether a compiled loop may run: it does not report single plans."""
         return self.plans.plan_listener is None
 
     def compile(self, sections: Sequence[LoopSection]) -> RankedUpdate:
@@ -130,7 +130,7 @@ class RankedUpdate:
             self.entries[number, rank_kernels.E_TABLE] = self.catalog.table_number(runner.given)
 
     def _list_tables(self) -> None:
-        """Describe each table: its section, and how many of its facts have changed."""
+        """Describe each table: its section, and the number of its changed facts."""
         tables = len(self.catalog.descriptors)
         self.section_of = np.zeros(tables, np.int64)  # section 0: relations that no rule derives
         for number, section in enumerate(self.sections, 1):
@@ -151,7 +151,7 @@ class RankedUpdate:
     def run(
         self, removed: RowSet, added: RowSet, report: Callable[[int, LoopOutcome], None] | None = None
     ) -> tuple[int, int]:
-        """Delete and insert explicit facts; return how many facts were deleted and inserted in all.
+        """Delete and insert explicit facts; return the total numbers of deleted and inserted facts.
 
         `report` is called after each stratum, with its position among all; the loop pauses for it.
         """
@@ -163,7 +163,7 @@ class RankedUpdate:
                 for number in self._handled:
                     self._run_handler(number, explicit, deleted, inserted)
             else:
-                self._reach(1, deleted, inserted)  # what no rule derives
+                self._reach(1, deleted, inserted)  # relations without rules
                 for number in range(1, len(self.sections) + 1):
                     report(number - 1, self._outcome(number, explicit, deleted, inserted))
             self._reach(len(self.sections) + 1, deleted, inserted)
@@ -186,7 +186,7 @@ class RankedUpdate:
     def _outcome(
         self, number: int, explicit: Collection[str], removed: RowNumbers, added: RowNumbers
     ) -> LoopOutcome:
-        """Maintain a section, after all before it, and return what was done."""
+        """Maintain a section, after all before it, and return the outcome."""
         state = self.workers.workspaces[0].state
         started, instances = perf_counter(), self.bookkeeping.instances
         deleted_before, inserted_before = state[NET].tolist()
@@ -243,14 +243,14 @@ class RankedUpdate:
             self.workers.limits.check(found)
 
     def _found(self, state: RowNumbers) -> int:
-        """Return how many facts were inserted so far, less those that were deleted."""
+        """Return the number of inserted facts less that of deleted ones."""
         inserted, deleted = int(state[layout.Z_CAME_COUNT]), int(state[layout.Z_WENT_COUNT])
         is_gaining = state[layout.Z_PHASE] > rank_kernels.RESEED
         new = int(state[layout.Z_OUT_COUNT] - 2 * state[layout.Z_DELETED]) if is_gaining else 0
         return inserted - deleted + new
 
     def _publish(self, workspace: Workspace) -> None:
-        """Write what these plans need into the state, which a run of another plan may have changed."""
+        """Write the data of these plans into the state, which a run of another plan may have changed."""
         capacity = len(self.lists[0])
         workspace.state[PUBLISHED] = (
             workspace.batch,
@@ -261,15 +261,17 @@ class RankedUpdate:
         )
 
     def _changed(self, which: int, tables: Sequence[int]) -> RowSet:
-        """Return the facts of some tables that were deleted (0) or inserted (1) so far."""
+        """Return the facts of these tables that were deleted (0) or inserted (1) so far."""
         counts = (self.deleted_counts, self.inserted_counts)[which]
-        touched = [table for table in tables if counts[table]]
-        if not touched:
+        changed_tables = [table for table in tables if counts[table]]
+        if not changed_tables:
             return EMPTY
         count = int(self.workers.workspaces[0].state[NET[which]])
         codes = self.lists[which][:count]
         numbers = codes >> 32
-        return RowSet({self.catalog.tables[table].name: codes[numbers == table] & LOWER for table in touched})
+        return RowSet(
+            {self.catalog.tables[table].name: codes[numbers == table] & LOWER for table in changed_tables}
+        )
 
     # ---- requests of the loop
 
@@ -285,7 +287,7 @@ class RankedUpdate:
             buffers.reserve(max(4 * BATCH, 2 * buffers.capacity))
             self._grow_lists()
             self._publish(workspace)
-            # The plan that requested it goes on with the facts that drive it, which have moved.
+            # The plan that made the request continues with the facts that drive it, which have moved.
             state[layout.Z_LIST] = state[layout.Z_PICKED]
         elif request == layout.GROW_INDEX:
             index = catalog.index(number)
@@ -300,7 +302,7 @@ class RankedUpdate:
             state[layout.Z_BUDGET] = self.workers.limits.budget(found)
 
     def _grow_lists(self) -> None:
-        """Grow the loop's own lists to the capacity of the buffers, which hold every changed fact."""
+        """Grow the loop's lists to the capacity of the buffers, which hold every changed fact."""
         size = max(self.buffers.capacity, 4 * BATCH)
         used = len(self.lists[0]) if self.lists else 0
         self.lists = (

@@ -41,10 +41,10 @@ class RowSet:
     def __or__(self, other: RowSet) -> RowSet:
         if not other.rows:
             return self
-        both = dict(self.rows)
+        union = dict(self.rows)
         for relation, rows in other.rows.items():
-            both[relation] = np.concatenate((both[relation], rows)) if relation in both else rows
-        return RowSet(both)
+            union[relation] = np.concatenate((union[relation], rows)) if relation in union else rows
+        return RowSet(union)
 
     @property
     def relations(self) -> Collection[str]:
@@ -53,7 +53,7 @@ class RowSet:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many facts there are of each relation."""
+        """The number of facts of each relation."""
         return {relation: len(rows) for relation, rows in self.rows.items()}
 
 
@@ -81,7 +81,7 @@ class RowBatch:
         return self.tables, self.counts, self.source
 
     def left(self, done: int) -> tuple[int, int]:
-        """Return the table of the row with this number, and how many of its rows are left."""
+        """Return the table of the row with this number, and how many of its rows remain."""
         group = bisect_right(self.ends, done)
         return int(self.tables[group]), self.ends[group] - done
 
@@ -98,21 +98,21 @@ def batch_of(given: Mapping[str, Columns], catalog: Catalog) -> RowBatch:
 
 
 def find_rows(given: Mapping[str, Columns], catalog: Catalog, create: bool) -> dict[str, RowSet]:
-    """Return the facts with the given ids, by relation; those that do not exist are created or left out.
+    """Return the facts with the given ids, by relation; create missing ones or leave them out.
 
-    No entry is empty. A fact that is created has no flags.
+    No entry is empty. A created fact has no flags.
     """
     batch = batch_of(given, catalog)
-    found = np.empty(batch.rows, np.int64)
+    numbers = np.empty(batch.rows, np.int64)
     done = 0
     while True:
-        done = int(change_kernels.find_or_enter(catalog.descriptors, *batch.parts, done, create, found))
+        done = int(change_kernels.find_or_enter(catalog.descriptors, *batch.parts, done, create, numbers))
         if done == batch.rows:
             break
-        table, more = batch.left(done)
-        catalog.tables[table].reserve(more, len(catalog.dictionary))
-    parts = dict(zip(given, batch.divided(found), strict=True))
-    if not create and (found < 0).any():
+        table, missing = batch.left(done)
+        catalog.tables[table].reserve(missing, len(catalog.dictionary))
+    parts = dict(zip(given, batch.divided(numbers), strict=True))
+    if not create and (numbers < 0).any():
         parts = {relation: rows[rows >= 0] for relation, rows in parts.items()}
     return {relation: RowSet({relation: rows}) for relation, rows in parts.items() if len(rows)}
 

@@ -1,6 +1,6 @@
-"""Transactions over tables: a journal of the rows that are touched, and sets of facts. Mutable.
+"""Transactions over tables: a journal of changed rows, and sets of facts. Mutable.
 
-See `engine.protocol.FactChanges` for what the methods promise.
+See `engine.protocol.FactChanges` for the contracts of the methods.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ChangeBuffers:
         self.state = workspace.state
         self.found: RowNumbers = memory.empty(FIRST_LIST, np.int64)
         self.journal: dict[int, npt.NDArray[Any]] = {}
-        self._addresses = np.zeros(len(JOURNAL), np.int64)  # asking an array for its own takes a while
+        self._addresses = np.zeros(len(JOURNAL), np.int64)  # reading an array's address is slow
         self.state[layout.Z_JOURNAL] = -1
         self._publish_found()
 
@@ -70,7 +70,7 @@ class ChangeBuffers:
         self.state[layout.Z_JOURNAL] = -1
 
     def close(self) -> None:
-        """End the journal; what was found and not taken is forgotten."""
+        """End the journal; discard found facts that were not taken."""
         self.pause()
         self.state[layout.Z_OUT_COUNT] = 0
 
@@ -94,18 +94,18 @@ class ChangeBuffers:
         self.state[layout.Z_JOURNAL_CAPACITY] = len(self.journal[layout.Z_JOURNAL])
 
     def reserve(self, more: int) -> None:
-        """Make room for so many facts in either list."""
+        """Make room for this many more facts in each list."""
         used = int(self.state[layout.Z_OUT_COUNT])
         if used + more > len(self.found):
             self.found = memory.grown(self.found, used, max(2 * len(self.found), used + more))
             self._publish_found()
         if self.is_open:
-            touched = int(self.state[layout.Z_JOURNAL_COUNT])
+            journal_size = int(self.state[layout.Z_JOURNAL_COUNT])
             capacity = len(self.journal[layout.Z_JOURNAL])
-            if touched + more > capacity:
-                size = max(2 * capacity, touched + more)
+            if journal_size + more > capacity:
+                size = max(2 * capacity, journal_size + more)
                 self._keep_journal(
-                    {place: memory.grown(array, touched, size) for place, array in self.journal.items()}
+                    {place: memory.grown(array, journal_size, size) for place, array in self.journal.items()}
                 )
                 self.resume()
 
@@ -118,25 +118,25 @@ class ChangeBuffers:
 
 
 class Participant:
-    """A part that takes part in transactions; this one does nothing."""
+    """A participant in transactions; this base class has no effect."""
 
     def on_begin(self) -> None:
         """Prepare for a transaction whose journal is not open yet."""
 
     def on_commit(self) -> None:
-        """Keep what the transaction did; its journal is closed."""
+        """Keep the changes of the transaction; its journal is closed."""
 
     def before_roll_back(self) -> None:
-        """Undo what the journal does not cover, while the journal is whole."""
+        """Undo changes that the journal does not cover, while the journal is complete."""
 
     def on_roll_back(self) -> None:
         """Undo the rest; flags and counters are as they were."""
 
 
 class Transactions:
-    """The transaction at hand, and sets of facts. `participants` are told in this order.
+    """The current transaction, and sets of facts. `participants` are notified in this order.
 
-    A part joins when it has something to keep, at the latest in the transaction that must tell it.
+    A participant joins when it has state, at the latest in the transaction that must notify it.
     """
 
     def __init__(self, catalog: Catalog, workers: Workers) -> None:
@@ -145,16 +145,16 @@ class Transactions:
         self.buffers = ChangeBuffers(workers.workspaces[0])
         self.participants: tuple[Participant, ...] = ()
         self._has_second_phase = False
-        self._row_counts = NO_ROWS  # a zero for each table
-        self._settled = 0  # how much of the journal belongs to strata that have ended
+        self._row_counts = NO_ROWS  # a zero per table
+        self._settled = 0  # the length of the journal when the last stratum ended
 
     def join(self, participant: Participant) -> None:
-        """Tell a part how transactions end, the present one included."""
+        """Notify a participant how transactions end, the present one included."""
         if participant not in self.participants:
             self.participants = (*self.participants, participant)
 
     def leave(self, participant: Participant) -> None:
-        """Tell a part nothing more."""
+        """Stop notifying a participant."""
         self.participants = tuple(each for each in self.participants if each is not participant)
 
     # ---- begin, commit, roll back
@@ -175,12 +175,17 @@ class Transactions:
         state, catalog = self.buffers.state, self.catalog
         if self._has_second_phase:
             kernels.look_back(catalog.descriptors, state)
-        touched = int(state[layout.Z_JOURNAL_COUNT])
-        gone, come = np.empty(touched, np.int64), np.empty(touched, np.int64)
-        went, came = kernels.close_journal(catalog.descriptors, state, gone, come)
+        journal_size = int(state[layout.Z_JOURNAL_COUNT])
+        deleted_codes, inserted_codes = np.empty(journal_size, np.int64), np.empty(journal_size, np.int64)
+        deleted_count, inserted_count = kernels.close_journal(
+            catalog.descriptors, state, deleted_codes, inserted_codes
+        )
         self.buffers.close()
         catalog.epoch += 1
-        deleted, inserted = self.row_set(gone[:went]), self.row_set(come[:came])
+        deleted, inserted = (
+            self.row_set(deleted_codes[:deleted_count]),
+            self.row_set(inserted_codes[:inserted_count]),
+        )
         for relation in {**deleted.rows, **inserted.rows} if catalog.has_change_log else ():
             rows = deleted.rows.get(relation, NO_ROWS), inserted.rows.get(relation, NO_ROWS)
             catalog.table(relation).log_changes(*rows)
@@ -206,15 +211,17 @@ class Transactions:
         self._has_second_phase = True
 
     def end_stratum(self, relations: Collection[str]) -> tuple[RowSet, RowSet]:
-        """Clear what algorithms record of facts; return the facts deleted and inserted in the stratum."""
+        """Clear the flags that algorithms set; return the facts deleted and inserted in the stratum."""
         state = self.buffers.state
         first, self._settled = self._settled, int(state[layout.Z_JOURNAL_COUNT])
-        touched = self._settled - first
-        if not touched:
+        changed = self._settled - first
+        if not changed:
             return EMPTY, EMPTY
-        gone, come = np.empty(touched, np.int64), np.empty(touched, np.int64)
-        went, came = kernels.settle(self.catalog.descriptors, state, first, gone, come)
-        return self.row_set(gone[:went]), self.row_set(come[:came])
+        deleted_codes, inserted_codes = np.empty(changed, np.int64), np.empty(changed, np.int64)
+        deleted_count, inserted_count = kernels.settle(
+            self.catalog.descriptors, state, first, deleted_codes, inserted_codes
+        )
+        return self.row_set(deleted_codes[:deleted_count]), self.row_set(inserted_codes[:inserted_count])
 
     def compact_if_sparse(self, relations: Iterable[str]) -> None:
         """Compact the relations in which most rows are tombstones; sets of facts become invalid."""
@@ -238,10 +245,10 @@ class Transactions:
         most = min(len(codes), len(catalog.tables))
         tables, starts = np.empty(most, np.int64), np.empty(most + 1, np.int64)
         rows = np.empty(len(codes), np.int64)
-        found = int(kernels.group_rows(codes, self._row_counts, tables, starts, rows))
-        tables, starts = tables[:found], starts[: found + 1]
-        parts = zip(tables.tolist(), pairwise(starts.tolist()), strict=True)
-        named = {catalog.tables[table].name: rows[first:end] for table, (first, end) in parts}
+        table_count = int(kernels.group_rows(codes, self._row_counts, tables, starts, rows))
+        tables, starts = tables[:table_count], starts[: table_count + 1]
+        ranges = zip(tables.tolist(), pairwise(starts.tolist()), strict=True)
+        named = {catalog.tables[table].name: rows[first:end] for table, (first, end) in ranges}
         return RowSet(named, (tables, starts, rows))
 
     def none(self) -> RowSet:
@@ -260,7 +267,7 @@ class Transactions:
         return find_rows({relation: (columns, count)}, self.catalog, create).get(relation, EMPTY)
 
     def all_facts(self, given: Mapping[str, Columns], create: bool) -> dict[str, RowSet]:
-        """Return the same for many relations in one call; no entry is empty."""
+        """Return the facts of many relations in one call; no entry is empty."""
         return find_rows(given, self.catalog, create)
 
     def every(self, relation: str) -> RowSet:
@@ -290,7 +297,7 @@ class Transactions:
         return GatheredRows(tuple(facts.rows), counts, sizes, ids)
 
     def select(self, facts: Any, where: Where) -> RowSet:
-        """Return those whose flags are as wanted."""
+        """Return the facts whose flags match."""
         mask, want = int(where.mask), int(where.want)
         descriptors = self.catalog.descriptors
         return self.selected(
@@ -315,7 +322,7 @@ class Transactions:
             yield self.catalog.table(relation), rows
 
     def selected(self, facts: Any, select: Any) -> RowSet:
-        """Return the facts for which a kernel that selects rows decides."""
+        """Return the facts that a kernel selects."""
         selected = {}
         for relation, rows in facts.rows.items():
             out = np.empty(len(rows), np.int64)

@@ -1,0 +1,10 @@
+CREATE TEMP TABLE c AS SELECT 1 AS y;
+CREATE TEMP TABLE d AS SELECT 1 AS y;
+CREATE TEMP TABLE b AS
+WITH RECURSIVE b(x) AS (
+    SELECT 0
+    UNION ALL
+    SELECT x + 1 FROM b, c JOIN d USING (y) WHERE x < {size}
+)
+FROM b;
+COPY (SELECT count(x), max(x) FROM b) TO '{output}/ends.csv';
