@@ -26,6 +26,8 @@ KINDS = {
     "DOUBLE": NumberKind.DOUBLE,
     "BASED": NumberKind.BASED,
 }
+# Whole words, so that `_` is found behind the minus of `?x-_`, but not at the end of `?x_`, `b-_` or `a:_`.
+WORDS = re.compile(r"[?$@#]\w+|\d\w*|(?:[^\W\d][\w-]*)?:[\w][\w-]*|[^\W\d][\w-]*(?P<arrow>:-)?")
 
 
 @cache
@@ -50,7 +52,12 @@ def read(text: str) -> ast.DocumentNode:
 
 def _spaced(text: str) -> str:
     """The text with a space where the grammar would take `_:-` and `true:-` for names, which nobody means."""
-    return re.sub(r"(?<![\w:?$-])(_|true|false)(?=:-)", r"\1 ", text)
+    return WORDS.sub(_space_before_arrow, text)
+
+
+def _space_before_arrow(word: re.Match[str]) -> str:
+    name = word[0].removesuffix(":-")
+    return f"{name} :-" if word["arrow"] and name in ("_", "true", "false") else word[0]
 
 
 def unquoted(token: str) -> str:
