@@ -19,7 +19,7 @@ from tidelog.data import dictionary
 from tidelog.engine import reference
 from tidelog.engine.columnar.closures import maintained_closures
 from tidelog.engine.columnar.interpreter import plan_runner
-from tidelog.engine.columnar.storage import catalog, table
+from tidelog.engine.columnar.storage import catalog, storage, table
 from tidelog.logic.conversions import exact, read_exact
 from tidelog.logic.program import Program
 
@@ -40,6 +40,7 @@ class Conditions:
     capacity: int = 64  # of a new table
     constants: int = 1024  # of a new dictionary
     dense_bytes: int = 64 << 20  # of the largest set that is a direct array
+    appended_from: int = 8192  # rows that are not compared with others where all are distinct
     unrelated: int = 0  # values that no rule reads: with many of them indexes are hashed
 
     @contextmanager
@@ -51,6 +52,8 @@ class Conditions:
                 (plan_runner, "EMITTED_ROWS", max(self.batch, 16)),
                 (plan_runner, "PARALLEL_FROM", self.parallel_from),
                 (plan_runner, "BLOCK", self.block),
+                (plan_runner, "APPENDED_FROM", self.appended_from),
+                (storage, "APPENDED_FROM", self.appended_from),
                 (table, "FIRST_CAPACITY", self.capacity),
                 (dictionary, "FIRST_CAPACITY", self.constants),
                 (catalog, "DENSE_BYTES", self.dense_bytes),
@@ -76,6 +79,7 @@ def conditions() -> SearchStrategy[Conditions]:
         capacity=st.sampled_from([1, 2, 64]),
         constants=st.sampled_from([1, 4, 1024]),
         dense_bytes=st.sampled_from([HASHED, SMALL, 64 << 20]),
+        appended_from=st.sampled_from([1, 1, 8192]),
         unrelated=st.sampled_from([0, 0, 3, 300]),
     )
 
@@ -103,8 +107,10 @@ def facts_of(reasoner: tl.Reasoner, program: Program) -> Facts:
 
 
 def exactly(relation: tl.Relation, arity: int) -> frozenset[Row]:
-    """The rows, each value as it is written exactly."""
-    return frozenset(relation.to_texts("exact").rows() if arity else [()] * len(relation))
+    """The rows, each value as it is written exactly; none occurs twice."""
+    rows = relation.to_texts("exact").rows() if arity else [()] * len(relation)
+    assert len(set(rows)) == len(rows)
+    return frozenset(rows)
 
 
 def naive(program: Program) -> Facts:

@@ -107,15 +107,15 @@ def _decimals(dictionary: Dictionary, ids: Ids, whole_end: str = "") -> Written:
     numbers, scales = dictionary.payload[ids], dictionary.extra[ids]
     are_right = (scales <= MOST_SCALE) & (numbers != LEAST)
     parts, places = [], []
-    for scale in np.unique(scales[are_right]).tolist():
+    for scale in np.flatnonzero(np.bincount(scales[are_right])).tolist():
         own = np.flatnonzero(are_right & (scales == scale))
         whole, rest = np.divmod(np.abs(numbers[own]), 10**scale)
-        sign = pc.if_else(mask_of(numbers[own] < 0), "-", "")
+        sign = pc.if_else(mask_of(numbers[own] < 0), _large("-"), _large(""))
         ends = whole_end
         if scale:
             digits = pc.cast(array_of(rest), pa.large_string())
             ends = _joined(".", pc.utf8_lpad(digits, scale, "0"))
-        parts.append(_joined(sign.cast(pa.large_string()), pc.cast(array_of(whole), pa.large_string()), ends))
+        parts.append(_joined(sign, pc.cast(array_of(whole), pa.large_string()), ends))
         places.append(own)
     texts = pa.concat_arrays(parts) if parts else pa.array([], pa.large_string())
     order = np.zeros(len(ids), np.int64)

@@ -17,13 +17,24 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tidelog.compiled import bytes_at, int64_at, kernel
 from tidelog.data import dictionary_kernels as kernels
 from tidelog.data import memory
 from tidelog.data.arrow import array_of, is_text, mask_of, numbers_of, pc, taken, text_addresses, truths_of
 from tidelog.data.columns import NULL, read_plain_texts
-from tidelog.data.dictionary_kernels import NOT_PLAIN, PLAIN_IRI, PLAIN_STRING, take_off_ends
 from tidelog.data.rows import Ids
-from tidelog.data.text_kernels import NO_TIME_ZONE, USES
+from tidelog.data.text_kernels import (
+    GREATER,
+    IN_IRI,
+    IN_TEXT,
+    IN_VIEW,
+    LESS,
+    NO_TIME_ZONE,
+    QUOTE,
+    UNDERSCORE,
+    USES,
+    write_view,
+)
 from tidelog.logic.conversions import from_python, read_any, read_exact, read_typed
 from tidelog.logic.values import ColumnType, Kind, Value, decimal
 
@@ -50,6 +61,7 @@ KIND_OF_NUMBERS = {
     ColumnType.DATETIME: Kind.DATETIME,
 }
 NO_EXTRAS = np.zeros(0, np.int32)
+NOT_PLAIN, PLAIN_IRI, PLAIN_STRING = 0, 1, 2  # forms of terms
 
 
 class Dictionary:
@@ -65,6 +77,7 @@ class Dictionary:
         self.extra = memory.zeros(FIRST_CAPACITY, np.int32)
         self.heap = memory.empty(16 * FIRST_CAPACITY, np.uint8)
         self.slots = memory.zeros(2 * FIRST_CAPACITY, np.int64)
+        self.window = memory.zeros(kernels.WINDOW * kernels.WINDOWS, np.int32)
         self._make_text_buffer(FIRST_CAPACITY)
         self._met: defaultdict[ColumnType, dict[str | Value, int]] = defaultdict(dict)
         self.publish()
@@ -88,6 +101,7 @@ class Dictionary:
         words[kernels.D_SLOT_COUNT] = len(self.slots)
         words[kernels.D_SHIFT] = 32 - (len(self.slots).bit_length() - 1)
         words[kernels.D_LIMIT] = int(len(self.slots) * LOAD)
+        words[kernels.D_WINDOW] = self.window.ctypes.data
 
     def grow(self, rows: int = 1, text: int = 0) -> None:
         """Make room for this many more values and bytes, and for many more than that."""
@@ -106,8 +120,10 @@ class Dictionary:
         if top + text > len(self.heap):
             self.heap = memory.grown(self.heap, top, max(top + text, _larger(self.heap)))
             self.publish()
-        if count + rows > self.words[kernels.D_LIMIT]:
-            self._grow_slots(count + rows)
+        used = int(self.words[kernels.D_USED])
+        needed = used + max(1, rows * used // max(count, 1))  # small numbers have no slots
+        if needed > self.words[kernels.D_LIMIT]:
+            self._grow_slots(needed)
             self.publish()
         del held
 
@@ -254,6 +270,14 @@ class Dictionary:
                 self.grow(self._expected(before, done, len(numbers)))
         return ids
 
+    def place_in_window(self, kind: Kind, extra: int, ids: Ids) -> None:
+        """Let numbers be found that are in the columns already, all of one kind and scale."""
+        if kind is not Kind.INTEGER and (kind is not Kind.DECIMAL or not 0 < extra < kernels.WINDOWS):
+            return
+        numbers = self.payload[ids]
+        is_small = (numbers >= 0) & (numbers < kernels.WINDOW)
+        self.window[extra * kernels.WINDOW + numbers[is_small]] = ids[is_small] + 1
+
     def _expected(self, before: int, done: int, rows: int) -> int:
         """How many values to make room for, when some rows of a column have filled the dictionary.
 
@@ -362,7 +386,8 @@ class Dictionary:
     def bytes(self) -> int:
         """The memory that the dictionary holds."""
         arrays = (self.kind, self.payload, self.extent, self.extra, self.heap, self.slots)
-        return sum(array.nbytes for array in arrays)
+        small_numbers = len(self) - int(self.words[kernels.D_USED])
+        return sum(array.nbytes for array in arrays) + self.window.itemsize * small_numbers
 
     def texts(self, ids: Ids) -> pa.Array:
         """The texts of ids of text kinds, as one Arrow column."""
@@ -470,3 +495,36 @@ def packed(value: Value) -> tuple[int, int]:
     if value.kind is Kind.DATETIME:
         return int(value.content), NO_TIME_ZONE if value.extra is None else int(value.extra)
     return int(value.content), int(value.extra or 0)
+
+
+# ---- plainly written terms without their ends: `<https://example.org/a>` is an IRI, `"a"` a string
+
+
+@kernel("i64, i64, i64, i64, u8[:], i64[:], u8[:]")
+def take_off_ends(address: Any, rows: Any, data: Any, length: Any, uses: Any, inner: Any, forms: Any) -> None:
+    """Write the form of each term, and a view of what stands between the ends of one that is plain.
+
+    The terms are views, at an address, into data of this length. What may be a blank node, `<_:a>`, is not
+    plain.
+    """
+    views = int64_at(address, 2 * rows)
+    for row in range(rows):
+        size = views[2 * row] & np.int64(0xFFFFFFFF)
+        is_short = size <= IN_VIEW  # and stands in the view itself, behind its size
+        start = np.int64(0) if is_short else np.int64(np.uint64(views[2 * row + 1]) >> np.uint64(32))
+        base = address + 16 * row + 4 if is_short else data
+        text = bytes_at(base, length if not is_short else size)
+        end = start + size - 1
+        form, use = NOT_PLAIN, 0
+        if size > 2 and text[start] == LESS and text[end] == GREATER and text[start + 1] != UNDERSCORE:
+            form, use = PLAIN_IRI, IN_IRI
+        elif size > 1 and text[start] == QUOTE and text[end] == QUOTE:
+            form, use = PLAIN_STRING, IN_TEXT
+        place = start + 1
+        while form != NOT_PLAIN and place < end:
+            if not uses[text[place]] & use:
+                form = NOT_PLAIN
+            place += 1
+        forms[row] = form
+        if form != NOT_PLAIN:
+            write_view(inner, row, base, start + 1, end, size if is_short else length)

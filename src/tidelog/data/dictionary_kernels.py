@@ -1,4 +1,4 @@
-"""Kernels over the dictionary: from values to dense ids; the ends of plainly written terms."""
+"""Kernels over the dictionary: from values to dense ids."""
 
 from __future__ import annotations
 
@@ -22,10 +22,7 @@ from tidelog.data.text_kernels import (
     COLON,
     DECIMAL,
     DIGITS,
-    GREATER,
     IN_IRI,
-    IN_TEXT,
-    IN_VIEW,
     LESS,
     MINUS,
     NINE,
@@ -37,43 +34,7 @@ from tidelog.data.text_kernels import (
     ZERO,
     parse_number,
     text_at,
-    write_view,
 )
-
-# ---- Plainly written terms without their ends: `<https://example.org/a>` is an IRI, `"a"` a string.
-
-NOT_PLAIN, PLAIN_IRI, PLAIN_STRING = 0, 1, 2
-
-
-@kernel("i64, i64, i64, i64, u8[:], i64[:], u8[:]")
-def take_off_ends(address: Any, rows: Any, data: Any, length: Any, uses: Any, inner: Any, forms: Any) -> None:
-    """Write the form of each term, and a view of what stands between the ends of one that is plain.
-
-    The terms are views, at an address, into data of this length. What may be a blank node, `<_:a>`, is not
-    plain.
-    """
-    views = int64_at(address, 2 * rows)
-    for row in range(rows):
-        size = views[2 * row] & np.int64(0xFFFFFFFF)
-        is_short = size <= IN_VIEW  # and stands in the view itself, behind its size
-        start = np.int64(0) if is_short else np.int64(np.uint64(views[2 * row + 1]) >> np.uint64(32))
-        base = address + 16 * row + 4 if is_short else data
-        text = bytes_at(base, length if not is_short else size)
-        end = start + size - 1
-        form, use = NOT_PLAIN, 0
-        if size > 2 and text[start] == LESS and text[end] == GREATER and text[start + 1] != UNDERSCORE:
-            form, use = PLAIN_IRI, IN_IRI
-        elif size > 1 and text[start] == QUOTE and text[end] == QUOTE:
-            form, use = PLAIN_STRING, IN_TEXT
-        place = start + 1
-        while form != NOT_PLAIN and place < end:
-            if not uses[text[place]] & use:
-                form = NOT_PLAIN
-            place += 1
-        forms[row] = form
-        if form != NOT_PLAIN:
-            write_view(inner, row, base, start + 1, end, size if is_short else length)
-
 
 # ---- Kernels over the dictionary: from values to dense ids. Mutates what it is given.
 
@@ -91,8 +52,16 @@ def take_off_ends(address: Any, rows: Any, data: Any, length: Any, uses: Any, in
     D_HEAP,
     D_HEAP_CAPACITY,
     D_HEAP_TOP,
+    D_USED,  # slots in use
+    D_WINDOW,  # address of the ids, plus 1, of small numbers, which have no slots
     D_WORDS,
-) = range(14)
+) = range(16)
+
+# Numbers below WINDOW are places in the window: integers in its first part, in the others the digits of
+# decimals that have one and two digits behind the point.
+WINDOW = 1 << 22
+WINDOWS = 3
+MOST_WINDOW_SCALE = WINDOWS - 1
 
 BLOCK = 32  # values that are hashed ahead
 FEW_SLOTS = 1 << 14
@@ -189,6 +158,44 @@ def copy_bytes(origin: Any, target: Any, length: Any) -> None:
 
 
 @inlined
+def window_place(kind: Any, payload: Any, extra: Any) -> Any:
+    """The place of a number in the window, -1 if it has none."""
+    if np.uint64(payload) >= np.uint64(WINDOW):
+        return np.int64(-1)
+    if kind == INTEGER:
+        return payload
+    if kind == DECIMAL and extra > 0 and extra <= MOST_WINDOW_SCALE:
+        return np.int64(extra) * WINDOW + payload
+    return np.int64(-1)
+
+
+@inlined
+def append_number(D: Any, kind: Any, payload: Any, extra: Any) -> Any:
+    """The id of a new value held in its payload; there is room for it."""
+    capacity = D[D_CAPACITY]
+    count = D[D_COUNT]
+    bytes_at(D[D_KIND], capacity)[count] = kind
+    int64_at(D[D_PAYLOAD], capacity)[count] = payload
+    int32_at(D[D_EXTRA], capacity)[count] = extra
+    int32_at(D[D_EXTENT], capacity)[count] = 0
+    D[D_COUNT] = count + 1
+    return count
+
+
+@inlined
+def intern_in_window(D: Any, place: Any, kind: Any, payload: Any, extra: Any) -> Any:
+    """The id of a number that has a place in the window, or FULL."""
+    window = int32_at(D[D_WINDOW], WINDOW * WINDOWS)
+    found = np.int64(window[place]) - 1
+    if found < 0:
+        if D[D_COUNT] >= D[D_CAPACITY]:
+            return np.int64(FULL)
+        found = append_number(D, kind, payload, extra)
+        window[place] = found + 1
+    return found
+
+
+@inlined
 def is_number(D: Any, entry: Any, kind: Any, payload: Any, extra: Any) -> Any:
     """Whether an entry of the dictionary is the value held in this payload; most kinds have no extra."""
     capacity = D[D_CAPACITY]
@@ -202,7 +209,9 @@ def is_number(D: Any, entry: Any, kind: Any, payload: Any, extra: Any) -> Any:
 @subroutine
 def intern_hashed_number(D: Any, kind: Any, payload: Any, extra: Any, hashed: Any) -> Any:
     """The id of a value held in its payload whose hash is known, or FULL."""
-    capacity = D[D_CAPACITY]
+    place = window_place(kind, payload, extra)
+    if place >= 0:
+        return intern_in_window(D, place, kind, payload, extra)
     slot_count = D[D_SLOT_COUNT]
     slots = int64_at(D[D_SLOTS], slot_count)
     tag = np.int64(hashed << np.uint64(32))
@@ -216,16 +225,11 @@ def intern_hashed_number(D: Any, kind: Any, payload: Any, extra: Any, hashed: An
             if is_number(D, found, kind, payload, extra):
                 return found
         position = (position + 1) & (slot_count - 1)
-    count = D[D_COUNT]
-    if count >= D[D_LIMIT] or count >= capacity:
+    if D[D_USED] >= D[D_LIMIT] or D[D_COUNT] >= D[D_CAPACITY]:
         return np.int64(FULL)
-    slots[position] = tag | (count + 1)
-    bytes_at(D[D_KIND], capacity)[count] = kind
-    int64_at(D[D_PAYLOAD], capacity)[count] = payload
-    int32_at(D[D_EXTRA], capacity)[count] = extra
-    int32_at(D[D_EXTENT], capacity)[count] = 0
-    D[D_COUNT] = count + 1
-    return count
+    slots[position] = tag | (D[D_COUNT] + 1)
+    D[D_USED] += 1
+    return append_number(D, kind, payload, extra)
 
 
 @kernel("i64[:], i64, i64, i64 -> i64")
@@ -241,6 +245,8 @@ def intern_numbers(D: Any, kind: Any, extra: Any, extras: Any, values: Any, done
     Each has its own extra, or all have the same. As with texts, rows are taken in blocks: what the next look
     at the dictionary needs is fetched while others are looked at.
     """
+    if kind in (INTEGER, DECIMAL):
+        done = intern_small_numbers(D, kind, extra, extras, values, done, out)
     hashes = np.empty(BLOCK, np.uint64)
     known = np.empty(BLOCK, np.int64)
     rows = len(values)
@@ -270,6 +276,33 @@ def intern_numbers(D: Any, kind: Any, extra: Any, extras: Any, values: Any, done
             out[row] = found
         begin = end
     return rows
+
+
+@subroutine
+def intern_small_numbers(D: Any, kind: Any, extra: Any, extras: Any, values: Any, done: Any, out: Any) -> Any:
+    """The same of numbers that have a place in the window, up to the first that has none."""
+    has_extras = len(extras) > 0
+    places = np.empty(BLOCK, np.int64)
+    begin = done
+    while begin < len(values):
+        end = begin
+        while end < min(begin + BLOCK, len(values)):
+            place = window_place(kind, values[end], np.int64(extras[end]) if has_extras else extra)
+            if place < 0:
+                break
+            places[end - begin] = place
+            prefetch(D[D_WINDOW] + 4 * place)
+            end += 1
+        for row in range(begin, end):
+            own = np.int64(extras[row]) if has_extras else extra
+            found = intern_in_window(D, places[row - begin], kind, values[row], own)
+            if found == FULL:
+                return row
+            out[row] = found
+        if end < min(begin + BLOCK, len(values)):
+            return end
+        begin = end
+    return begin
 
 
 @subroutine
@@ -370,9 +403,10 @@ def intern_hashed(D: Any, address: Any, length: Any, kind: Any, extra: Any, hash
         position = (position + 1) & (slot_count - 1)
     count = D[D_COUNT]
     top = D[D_HEAP_TOP]
-    if count >= D[D_LIMIT] or count >= capacity or top + length > D[D_HEAP_CAPACITY]:
+    if D[D_USED] >= D[D_LIMIT] or count >= capacity or top + length > D[D_HEAP_CAPACITY]:
         return np.int64(FULL)
     slots[position] = tag | (count + 1)
+    D[D_USED] += 1
     kinds[count] = kind
     payloads[count] = top
     extents[count] = length
@@ -658,43 +692,3 @@ def copy_parts(data: Any, starts: Any, offsets: Any, target: Any) -> None:
     """Copy parts of texts one after the other to an address, as `offsets` has laid them out."""
     for row in range(len(starts)):
         copy_bytes(data + starts[row], target + offsets[row], offsets[row + 1] - offsets[row])
-
-
-# ---- Combinations of ids, numbered as they are first met.
-
-
-@kernel("const i32[:,:], i32[:,:], i32[:], i64, bool, i32[:] -> i64")
-def number_combinations(ids: Any, stored: Any, slots: Any, count: Any, is_direct: Any, out: Any) -> Any:
-    """Write the number of each combination of ids, one a column of `ids`; returns how many there are now.
-
-    `stored` has the combinations by number, `slots` finds them; it has room for all. If ids are less than the
-    number of slots, an id is its own hash.
-    """
-    arity = ids.shape[0]
-    mask = len(slots) - 1
-    for row in range(ids.shape[1]):
-        if is_direct:
-            position = np.int64(ids[0, row])
-        else:
-            hashed = np.uint64(0)
-            for column in range(arity):
-                hashed = mix(hashed ^ np.uint64(ids[column, row]))
-            position = np.int64(hashed >> np.uint64(32)) & mask
-        while True:
-            number = slots[position] - 1
-            if number < 0:
-                number = count
-                slots[position] = count + 1
-                for column in range(arity):
-                    stored[column, count] = ids[column, row]
-                count += 1
-                break
-            is_same = True
-            for column in range(arity):
-                if stored[column, number] != ids[column, row]:
-                    is_same = False
-            if is_same:
-                break
-            position = (position + 1) & mask
-        out[row] = number
-    return count

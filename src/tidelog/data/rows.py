@@ -6,13 +6,13 @@ Sets of few rows are compared as Python tuples, those of many by sorting.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tidelog.compiled import kernel, mix
 from tidelog.data import memory
-from tidelog.data.dictionary_kernels import number_combinations
 from tidelog.rewrite.auxiliary_relations import SEPARATOR
 
 Ids = npt.NDArray[np.int32]
@@ -206,3 +206,43 @@ class Combinations:
         self.slots = memory.zeros(1 << (size - 1).bit_length(), np.int32)
         ids = np.ascontiguousarray(self.ids[:, : self.count])
         number_combinations(ids, self.ids, self.slots, 0, is_direct, np.empty(self.count, np.int32))
+
+
+# ---- Combinations of ids, numbered as they are first met.
+
+
+@kernel("const i32[:,:], i32[:,:], i32[:], i64, bool, i32[:] -> i64")
+def number_combinations(ids: Any, stored: Any, slots: Any, count: Any, is_direct: Any, out: Any) -> Any:
+    """Write the number of each combination of ids, one a column of `ids`; returns how many there are now.
+
+    `stored` has the combinations by number, `slots` finds them; it has room for all. If ids are less than the
+    number of slots, an id is its own hash.
+    """
+    arity = ids.shape[0]
+    mask = len(slots) - 1
+    for row in range(ids.shape[1]):
+        if is_direct:
+            position = np.int64(ids[0, row])
+        else:
+            hashed = np.uint64(0)
+            for column in range(arity):
+                hashed = mix(hashed ^ np.uint64(ids[column, row]))
+            position = np.int64(hashed >> np.uint64(32)) & mask
+        while True:
+            number = slots[position] - 1
+            if number < 0:
+                number = count
+                slots[position] = count + 1
+                for column in range(arity):
+                    stored[column, count] = ids[column, row]
+                count += 1
+                break
+            is_same = True
+            for column in range(arity):
+                if stored[column, number] != ids[column, row]:
+                    is_same = False
+            if is_same:
+                break
+            position = (position + 1) & mask
+        out[row] = number
+    return count

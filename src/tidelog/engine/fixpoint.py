@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from time import perf_counter
 
 from tidelog.engine.events import (
@@ -378,9 +380,11 @@ class _Stratum:
 
     def _run_first(self, rules: Sequence[Rule]) -> None:
         """Run rules over all facts."""
+        heads = Counter(rule.head.predicate for rule in self.stratum.rules)
         for rule in rules:
             if self.rounds.occurrences.may_match(rule.positive):
-                self.rounds.run(first_step(rule, self.numbers[id(rule)], self.engine), 1)
+                is_only = not self.stratum.recursive and heads[rule.head.predicate] == 1
+                self.rounds.run(first_step(rule, self.numbers[id(rule)], self.engine, is_only), 1)
 
 
 def run_plan(rule: Rule, runnable: Runnable) -> PlanOutcome:
@@ -391,11 +395,12 @@ def run_plan(rule: Rule, runnable: Runnable) -> PlanOutcome:
         raise EvaluationError(Diagnostic(overflow.code, str(overflow), rule.span)) from None
 
 
-def first_step(rule: Rule, number: int, engine: EngineParts) -> Step:
-    """Return the plan of a rule over all facts."""
+def first_step(rule: Rule, number: int, engine: EngineParts, is_only: bool = False) -> Step:
+    """Return the plan of a rule over all facts; `is_only` if no other plan adds facts to its relation."""
     if rule.aggregations:
         return rule, number, _aggregating(rule, number, engine)
-    return rule, number, engine.plans.prepare(full_plan(rule, number, engine.storage))
+    plan = replace(full_plan(rule, number, engine.storage), is_only=is_only)
+    return rule, number, engine.plans.prepare(plan)
 
 
 def _aggregating(rule: Rule, number: int, engine: EngineParts) -> Runnable:

@@ -126,6 +126,9 @@ class Aggregate:
     terms: tuple[Term, ...]
 
 
+EXTREMES: Final = {"min": -1, "max": 1}  # the aggregates that repeated rows do not change
+
+
 @dataclass(frozen=True, slots=True)
 class Support:
     """The facts of these atoms in one instance for each given fact: its first, others are not searched."""
@@ -146,6 +149,8 @@ class RulePlan:
     rule: Rule
     number: int  # of the rule in the program
     pivot: Scan | Unit
+    is_only: bool = False  # no other plan adds facts to the relation while this one runs
+    may_repeat: bool = False  # facts that are found twice do no harm
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ so each instance of a rule is considered exactly once.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from heapq import nsmallest
 
 from tidelog.logic.program import (
@@ -19,8 +20,10 @@ from tidelog.logic.program import (
     Rule,
     Term,
     Variable,
+    variables_of,
 )
 from tidelog.plan.algebra import (
+    EXTREMES,
     Aggregate,
     AntiJoin,
     Extend,
@@ -32,6 +35,7 @@ from tidelog.plan.algebra import (
     RulePlan,
     Scan,
     Unit,
+    chain,
 )
 from tidelog.plan.join_order import Statistics, growth, order
 
@@ -83,7 +87,13 @@ def aggregate_plans(
     variables = collected_variables(rule)
     pivot = best_pivot(rule.body, statistics)
     parts = {position: Part.ALL for position, literal in enumerate(rule.body) if isinstance(literal, Atom)}
-    collect = _plan(rule, number, collected, variables, pivot, parts, statistics)
+    # Repeated rows of one atom are no more than its facts; those of a join may be any number.
+    may_repeat = len(parts) == 1 and all(each.function in EXTREMES for each in rule.aggregations)
+    collect = replace(
+        _plan(rule, number, collected, variables, pivot, parts, statistics),
+        is_only=True,
+        may_repeat=may_repeat,
+    )
     scan = Scan(collected, Part.ALL, variables)
     root = Aggregate(scan, rule.group, rule.aggregations, rule.after, rule.head.terms)
     return collect, RulePlan(rule.head.predicate, root, rule, number, scan)
@@ -172,3 +182,51 @@ def _extended(node: Node, literal: Literal, part: Part) -> Node:
 def _atom(literal: Literal) -> Atom:
     assert isinstance(literal, Atom)
     return literal
+
+
+# ---- facts that are found only once
+
+
+def finds_each_once(plan: RulePlan, is_key: Callable[[str, int], bool]) -> bool:
+    """Return whether no two matches of a plan's body have the same head.
+
+    That is so if the head determines each fact of the body: it has all of the fact's values, or one that no
+    other fact of the relation has in its place. `is_key` tells whether a column has no value twice.
+    """
+    nodes = chain(plan.root)
+    known = _variables(plan.root.terms)
+    open_scans = [scan for node in nodes if (scan := _matched(node)) is not None]
+    assignments = [node for node in nodes if isinstance(node, Extend)]
+    while open_scans:
+        known.update(each.variable for each in assignments if known.issuperset(variables_of(each.expression)))
+        determined = next((scan for scan in open_scans if _is_determined(scan, known, is_key)), None)
+        if determined is None:
+            return False
+        open_scans.remove(determined)
+        known |= _variables(determined.terms)
+    return True
+
+
+def _matched(node: Node) -> Scan | None:
+    """Return the scan whose facts extend a node's rows, None if it has none."""
+    match node:
+        case Scan():
+            return node
+        case Join(_, scan):
+            return scan
+    return None
+
+
+def _variables(terms: Iterable[Term]) -> set[Variable]:
+    return {term for term in terms if isinstance(term, Variable)}
+
+
+def _is_determined(scan: Scan, known: set[Variable], is_key: Callable[[str, int], bool]) -> bool:
+    """Return whether at most one fact matches when these variables have values."""
+    if _variables(scan.terms) <= known:
+        return True
+    return any(
+        is_key(scan.relation, column)
+        for column, term in enumerate(scan.terms)
+        if not isinstance(term, Variable) or term in known
+    )

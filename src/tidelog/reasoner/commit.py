@@ -179,7 +179,7 @@ class Committer:
         )
         changing = _needed(
             (self._drain_streams, needs.open_streams),
-            (self._normalise, True),
+            (within_limits(self._runtime, (self._normalise,)), True),  # it may build sets of rows
             (self._normalise_times, needs.times),
             (self._expand_equality, needs.equality),
             (self._leave_out_times, needs.times),

@@ -33,7 +33,7 @@ STATE = {
         "_indexes_of",
         "_free",
     ),
-    "storage": ("_distinct", "_matching"),
+    "storage": ("_distinct", "_loading", "_matching"),
     "workers": ("workspaces",),
     "changes": ("buffers", "_has_second_phase", "_row_counts", "_settled"),
     "bookkeeping": ("counters", "marks"),

@@ -180,7 +180,7 @@ MOST_STEPS = 8190
     Z_NEW,
     Z_NO_VALUE,  # rows dropped because a function had no value
     Z_BUDGET,  # matches until the plan pauses, for the clock and Ctrl-C
-    Z_SINK,  # what becomes of heads: INSERT, EMIT to the partitions of other threads, APPLY, SUPPORT
+    Z_SINK,  # what becomes of heads: INSERT, EMIT to the partitions of other threads, APPLY, SUPPORT, APPEND
     Z_PARTS,
     Z_EMIT,  # address of the emitted rows, by partition
     Z_EMIT_CAPACITY,  # rows per partition
@@ -226,7 +226,7 @@ MOST_STEPS = 8190
     Z_WISH,  # the table, index or entry that must be seen to
     Z_POSITION,
 ) = range(61)
-INSERT, EMIT, APPLY, SUPPORT = range(4)
+INSERT, EMIT, APPLY, SUPPORT, APPEND = range(5)
 COUNT_NOTHING, COUNT_CLASS, COUNT_RANK = range(3)
 NOTE_NOTHING, NOTE_MARKS, NOTE_LINKS = range(3)
 Z_ENTRY = Z_POSITION + MOST_STEPS + 2

@@ -36,12 +36,15 @@ from tidelog.data.dictionary_kernels import (
     D_SHIFT,
     D_SLOT_COUNT,
     D_SLOTS,
+    D_USED,
     FULL,
     copy_bytes,
+    intern_in_window,
     is_entry,
     last_bytes,
     number_hash,
     text_hash,
+    window_place,
 )
 
 FIRST = np.uint64(0x9E3779B97F4A7C15)
@@ -254,7 +257,10 @@ def append(D: Any, kind: Any, extra: Any, word: Any, address: Any) -> Any:
     count = D[D_COUNT]
     top = D[D_HEAP_TOP]
     length = word if is_text(kind) else np.int64(0)
-    if count >= D[D_LIMIT] or count >= capacity or top + length > D[D_HEAP_CAPACITY]:
+    place = np.int64(-1) if is_text(kind) else window_place(kind, word, extra)
+    if place >= 0:
+        return intern_in_window(D, place, kind, word, extra)
+    if D[D_USED] >= D[D_LIMIT] or count >= capacity or top + length > D[D_HEAP_CAPACITY]:
         return np.int64(FULL)
     hashed = hash_told(kind, extra, word, address)
     slot_count = D[D_SLOT_COUNT]
@@ -263,6 +269,7 @@ def append(D: Any, kind: Any, extra: Any, word: Any, address: Any) -> Any:
     while slots[position] != 0:
         position = (position + 1) & (slot_count - 1)
     slots[position] = np.int64(hashed << np.uint64(32)) | (count + 1)
+    D[D_USED] += 1
     bytes_at(D[D_KIND], capacity)[count] = kind
     int32_at(D[D_EXTENT], capacity)[count] = length
     int32_at(D[D_EXTRA], capacity)[count] = extra

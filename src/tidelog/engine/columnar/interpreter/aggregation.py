@@ -35,11 +35,10 @@ from tidelog.engine.columnar.interpreter.number_kernels import (
 from tidelog.logic.functions.builtins import AGGREGATES
 from tidelog.logic.program import Aggregation, Constant, Term, Variable
 from tidelog.logic.values import Kind
-from tidelog.plan.algebra import Aggregate
+from tidelog.plan.algebra import EXTREMES, Aggregate
 
 FIRST_SLOTS = 1 << 12
 DIRECT = 1 << 14  # pairs in a window that is worth its memory for few rows
-EXTREMES = {"min": -1, "max": 1}  # aggregates that repeated rows do not change
 
 
 class Groups(NamedTuple):

@@ -62,7 +62,7 @@ from tidelog.plan.algebra import (
     RulePlan,
     Scan,
 )
-from tidelog.plan.compile import best_pivot, full_plan
+from tidelog.plan.compile import best_pivot, finds_each_once, full_plan
 from tidelog.plan.join_order import Statistics
 from tidelog.records import dataclass
 
@@ -107,7 +107,13 @@ class Executor:
         """Return the plan ready to run, any number of times."""
         if isinstance(plan.root, Aggregate):
             return partial(self._aggregate, plan, plan.root)
-        return self._runner(plan, self.catalog)
+        runner = self._runner(plan, self.catalog)
+        if plan.is_only:
+            runner.finds_each_once = partial(self._finds_each_once, plan)
+        return runner
+
+    def _finds_each_once(self, plan: RulePlan) -> bool:
+        return plan.may_repeat or finds_each_once(plan, self.storage.is_key)
 
     def prepare_with_tombstones(self, plan: RulePlan) -> Runner:
         """Return the plan ready to run, whether or not its relations have tombstones by then."""
@@ -199,7 +205,7 @@ class Executor:
         """Return the heads of a rule's instances, by its best plan."""
         self.storage.define(ANSWERS, len(rule.head.terms))
         try:
-            self.prepare(full_plan(rule, -1, self.storage, ANSWERS))()
+            self.prepare(replace(full_plan(rule, -1, self.storage, ANSWERS), is_only=True))()
             return self.storage.rows(ANSWERS)
         finally:
             self.storage.drop(ANSWERS)
@@ -404,6 +410,9 @@ class KernelCalls:
         self.state[layout.Z_BATCH] = self.workspace.batch
         self.state[layout.Z_BUDGET] = self.limits.budget()
         self.heads = np.array(list({runner.head.number for runner in runners}))
+        if catalog.incomplete:
+            for runner in runners:
+                runner.complete_sets()
         self.counted = self._rows()
 
     @property

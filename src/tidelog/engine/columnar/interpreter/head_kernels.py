@@ -123,6 +123,30 @@ def insert_heads(T: Any, table: Any, level: Any, count: Any, Z: Any) -> Any:
     return DONE
 
 
+@subroutine
+def append_heads(T: Any, table: Any, level: Any, count: Any, Z: Any) -> Any:
+    """Append a batch of head rows to a table without a set of rows, which has none of them.
+
+    Return DONE, or GROW_TABLE, in which case nothing was appended.
+    """
+    rows = T[table, ROWS]
+    capacity = T[table, CAPACITY]
+    if rows + count > capacity:
+        return GROW_TABLE
+    for column in range(T[table, ARITY]):
+        source = int32_at(column_address(Z, level, column), Z[Z_BATCH])
+        target = int32_at(T[table, COLUMNS + column], capacity)
+        for offset in range(count):
+            target[rows + offset] = source[offset]
+    flags = bytes_at(T[table, FLAGS], capacity)
+    for offset in range(count):
+        flags[rows + offset] = TRUE
+    T[table, ROWS] = rows + count
+    Z[Z_MATCHES] += count
+    Z[Z_NEW] += count
+    return DONE
+
+
 @inlined
 def owner(T: Any, table: Any, key: Any, arity: Any, parts: Any) -> Any:
     """The partition that owns a row: by segments of the hash slots, or by the first id of a dense set."""

@@ -9,11 +9,17 @@ import numpy as np
 from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel, mix, subroutine
 from tidelog.data.dictionary_kernels import FULL
 from tidelog.engine.columnar.interpreter.expression_kernels import evaluate_batch
-from tidelog.engine.columnar.interpreter.head_kernels import column_address, emit_heads, insert_heads
+from tidelog.engine.columnar.interpreter.head_kernels import (
+    append_heads,
+    column_address,
+    emit_heads,
+    insert_heads,
+)
 from tidelog.engine.columnar.layout import (
     ABSENT,
     ABSENT_INDEX,
     ALIVE,
+    APPEND,
     APPLY,
     ARITY,
     BEFORE,
@@ -496,6 +502,8 @@ def run_plan(T: Any, X: Any, D: Any, words: Any, plan: Any, Z: Any) -> Any:
             count = Z[Z_ROWS + level - 1]
             if Z[Z_SINK] == INSERT:
                 answer = insert_heads(T, head, level - 1, count, Z)
+            elif Z[Z_SINK] == APPEND:
+                answer = append_heads(T, head, level - 1, count, Z)
             elif Z[Z_SINK] == EMIT:
                 answer = emit_heads(T, head, level - 1, count, Z)
             elif Z[Z_SINK] == APPLY:

@@ -32,6 +32,7 @@ LEAST_BATCH = 16
 MOST_ROOM = 1 << 26  # ids in the batches of a thread, unless they would be smaller than the least
 PARALLEL_FROM = 8192  # scanned rows that are worth waking other threads for
 EMITTED_ROWS = 1 << 20  # rows that two threads buffer for each owner; in longer turns threads wait less
+APPENDED_FROM = 8192  # scanned rows for which it is worth finding out that heads do not repeat
 BLOCK = 256  # rows that a thread writes next to each other
 MOST_THREADS = 16
 
@@ -152,12 +153,15 @@ class Runner:
         }
         self.are_answers = head.name == ANSWERS
         self.is_counted = " #" not in head.name  # rows collected for an aggregate are no facts
+        self.finds_each_once: Callable[[], bool] | None = None  # whether heads do not repeat, if it matters
 
     def __call__(self) -> PlanOutcome:
         first, count = self._scanned()
         if count == 0:
             return NOTHING
         # Indexes follow their tables when they are used: one that no plan uses any more costs nothing.
+        if self.catalog.incomplete:
+            self.complete_sets()
         if any(index.is_behind for index in self.indexes):
             if self._is_idle(first, count):
                 return NOTHING
@@ -167,6 +171,11 @@ class Runner:
         if threads > 1 and count >= PARALLEL_FROM and not self.python and self.head.arity:
             return ParallelRun(self, threads).run(first, count)
         return self._run_alone(first, count)
+
+    def complete_sets(self) -> None:
+        """Build the sets of rows that the plan looks up facts in, if they are missing."""
+        for number in self.plan.looked_up:
+            self.catalog.tables[number].complete(self.limits.check)
 
     def _scanned(self) -> tuple[int, int]:
         """Return the first of the rows that the first step reads, and their number."""
@@ -196,6 +205,17 @@ class Runner:
         workspace = self.workers.workspaces[0]
         workspace.fit(self.plan)
         workspace.scan(first, count)
+        if not self._may_append(count):
+            return self._run_to_end(workspace)
+        self.catalog.incomplete.append(self.head)
+        self.head.drop_set()
+        workspace.state[layout.Z_SINK] = layout.APPEND
+        try:
+            return self._run_to_end(workspace)
+        finally:
+            self.head.constants = len(self.catalog.dictionary)
+
+    def _run_to_end(self, workspace: Workspace) -> PlanOutcome:
         state = workspace.state
         state[layout.Z_BUDGET] = self.budget(0)
         while (request := self.step(workspace)) != layout.DONE:
@@ -203,6 +223,15 @@ class Runner:
         return PlanOutcome(
             int(state[layout.Z_MATCHES]), int(state[layout.Z_NEW]), int(state[layout.Z_NO_VALUE])
         )
+
+    def _may_append(self, count: int) -> bool:
+        """Return whether heads need not be compared: no two are alike, and there are no facts yet.
+
+        The set of rows, which costs more than all else, is then built when facts are first looked up.
+        """
+        if self.finds_each_once is None or count < APPENDED_FROM or len(self.head) or not self.head.arity:
+            return False
+        return self.finds_each_once()
 
     def budget(self, found: int) -> int:
         """Return how many matches may be read before the next check, this run having found `found` facts."""
@@ -221,7 +250,9 @@ class Runner:
 
     def serve(self, request: int, workspace: Workspace, found: int) -> None:
         """Do what a kernel requests, which has found `found` facts so far."""
-        if request == layout.GROW_TABLE:
+        if request == layout.GROW_TABLE and workspace.state[layout.Z_SINK] == layout.APPEND:
+            self.head.make_room(BATCH)
+        elif request == layout.GROW_TABLE:
             self.head.reserve(BATCH, len(self.catalog.dictionary))
         elif request == layout.GROW_DICTIONARY:
             self.catalog.dictionary.grow(BATCH)

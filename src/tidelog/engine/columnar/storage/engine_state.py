@@ -179,11 +179,13 @@ def refill(dictionary: Dictionary, state: DictionaryState) -> None:
             given = other.encode_texts(kind, dictionary.texts(members), extra)
         else:
             given = other.encode_numbers(kind, state.payload[members], extra)
+            dictionary.place_in_window(kind, extra, members)
         identities[given + 1] = members + 1
     if len(other) != len(state.kind):
         raise ValueError("a value has two ids")
     slots = other.slots
     dictionary.slots = slots & ~IDENTITY | identities[slots & IDENTITY]
+    dictionary.words[dictionary_kernels.D_USED] = other.words[dictionary_kernels.D_USED]
     dictionary.publish()
 
 

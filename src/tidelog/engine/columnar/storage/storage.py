@@ -13,7 +13,7 @@ from tidelog.data.rows import Ids, Rows
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.storage.catalog import Catalog, CatalogObserver
 from tidelog.engine.columnar.storage.rounds import ColumnarRounds
-from tidelog.engine.columnar.storage.table import Table
+from tidelog.engine.columnar.storage.table import Key, Table
 from tidelog.engine.columnar.transactions import change_kernels
 from tidelog.engine.columnar.transactions.row_sets import batch_of
 from tidelog.engine.interrupts import ActiveLimits
@@ -21,6 +21,7 @@ from tidelog.logic.values import Value
 
 NO_ROWS = np.zeros(0, np.int64)
 SAMPLE = 2048
+APPENDED_FROM = 4096  # rows of a batch for which it is worth looking for a key
 MOST_EXPECTED = 1 << 20  # rows that a table makes room for before they are read: they may be duplicates
 
 
@@ -32,6 +33,7 @@ class ColumnarStorage(CatalogObserver):
         self.limits = limits
         self._distinct: dict[tuple[str, int], tuple[int, float]] = {}
         self._matching: dict[tuple[str, int, int], tuple[int, int]] = {}
+        self._loading: list[Table] = []  # tables that are loaded batch by batch, and have a key
 
     @property
     def dictionary(self) -> Dictionary:
@@ -94,12 +96,52 @@ class ColumnarStorage(CatalogObserver):
         dictionary = self.dictionary
         before = len(dictionary)
         columns = [dictionary.encode_column(column) for column in batch.columns]
+        table = self.catalog.table(relation)
         following = min(batch.following, MOST_EXPECTED)
         if following:
             # Values repeat themselves: later batches have fewer new ones than this one.
             dictionary.grow((len(dictionary) - before) * following // (2 * batch.rows))
-        self.catalog.table(relation).reserve(batch.rows + following, len(dictionary), given=True)
-        return self.add(relation, columns, batch.rows)
+        before, appended = len(table), 0
+        if self._has_key(table, columns, batch.rows):
+            table.make_room(batch.rows + following)
+            is_done = table.append_by_key(columns, batch.rows, len(dictionary), layout.EXPLICIT)
+            appended = len(table) - before
+            if is_done:
+                return appended
+        table.reserve(batch.rows + following, len(dictionary), given=True)
+        return appended + self.add(relation, columns, batch.rows)
+
+    def _has_key(self, table: Table, columns: Sequence[Ids], count: int) -> bool:
+        """Return whether a column tells which rows are new, as one of the first rows of an empty table may.
+
+        The set of rows, which costs more than all else, is then built when facts are first looked up.
+        """
+        if table.log is not None:
+            return False
+        if table.key is not None:
+            return True
+        if count < APPENDED_FROM or len(table):
+            return False
+        keys = (Key.of(position, column) for position, column in enumerate(columns))
+        position = next((key.position for key in keys if key is not None), None)
+        if position is None:
+            return False
+        self._loading.append(table)
+        self.catalog.incomplete.append(table)
+        table.drop_set()
+        table.key = Key(position, columns[position])
+        return True
+
+    def on_begin_rounds(self) -> None:
+        """Release the keys of tables that were loaded."""
+        for table in self._loading:
+            table.key = None
+        self._loading = []
+
+    def is_key(self, relation: str, column: int) -> bool:
+        """Return whether no two rows of a relation have the same value in a column."""
+        table = self.catalog.table(relation)
+        return not table.dead and Key.of(column, table.column(column)) is not None
 
     def add(self, relation: str, columns: Sequence[Ids], count: int) -> int:
         """Insert rows of ids as explicit facts; return how many were new."""

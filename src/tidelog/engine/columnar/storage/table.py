@@ -34,11 +34,38 @@ SEGMENTED_FROM = 1 << 16  # slots of a set from which it is divided into segment
 SEGMENTS = 16
 LOGGED = 1 << 16  # rows that a log may hold in any case
 ROW_FLAGS = np.uint8(layout.ALIVE | layout.EXPLICIT)
+SAMPLE = 2048  # rows that show of most columns that they have a value twice
 PAGE = 4096  # bytes of memory that are allocated at once
 # Rows entered into a set before limits are checked: twice as many each time, up to a tenth of a second.
 FIRST_HASHED, HASHED_AT_ONCE = 64, 1 << 20
 
 Check = Callable[[], None]  # raises where work is to stop
+
+
+class Key:
+    """A column in which no two rows have the same value: the row of each. Mutable."""
+
+    def __init__(self, position: int, column: Ids) -> None:
+        self.position = position
+        self.rows = memory.zeros(int(column.max(initial=-1)) + 1, np.int32)  # by id, plus 1
+
+    @classmethod
+    def of(cls, position: int, column: Ids) -> Key | None:
+        """Return the column at this position as a key, None if it has a value twice."""
+        first = column[:SAMPLE].tolist()
+        if len(set(first)) < len(first):
+            return None
+        key = cls(position, column)
+        numbered = int(kernels.number_distinct(np.ascontiguousarray(column), 0, key.rows))
+        return key if numbered == len(column) else None
+
+    def make_room(self, column: Ids) -> None:
+        """Make room for the ids of more rows."""
+        ids = int(column.max(initial=-1)) + 1
+        if ids > len(self.rows):
+            larger = memory.zeros(2 * ids, np.int32)
+            larger[: len(self.rows)] = self.rows
+            self.rows = larger
 
 
 @dataclass
@@ -73,6 +100,7 @@ class Table:
         self.rounds_of: tuple[int, frozenset[str]] = 0, frozenset()  # … in this epoch, of these relations
         self.is_pinned = False  # cached plans refer to this table
         self.log: Log | None = None
+        self.key: Key | None = None  # while rows are loaded, and no set of them is needed
         self.constants = constants  # when rows were last appended
         self.descriptors[number] = 0
         self.descriptors[number, layout.ARITY] = arity
@@ -107,6 +135,7 @@ class Table:
 
     def _make_set(self, constants: int, rows: int, dense_bytes: int, check: Check = proceed) -> None:
         """Build a new set of the rows: direct if it would be small, hashed otherwise."""
+        self.key = None
         self.words[layout.SLOT_LIMIT] = 0
         if not self._make_dense(constants, dense_bytes):
             self._make_hashed(rows, check)
@@ -169,7 +198,7 @@ class Table:
         """Whether there is a set, so that rows can be looked up."""
         return bool(self.descriptors[self.number, layout.SLOT_LIMIT])
 
-    def _drop_set(self) -> None:
+    def drop_set(self) -> None:
         """Drop the set: kernels that insert request a new one, those that look up rows must not run."""
         self.slots = np.zeros(0, np.int64)
         self.words[[layout.SLOTS, layout.SLOT_COUNT, layout.SLOT_LIMIT, layout.DENSE]] = 0
@@ -181,7 +210,7 @@ class Table:
         try:
             self._make_set(self.constants, len(self) + len(self) // 4, self.dense_bytes, check)
         except BaseException:
-            self._drop_set()
+            self.drop_set()
             raise
 
     # ---- growing
@@ -192,14 +221,14 @@ class Table:
         Explicit facts are often few among all pairs of ids, and rules derive many: only for rules a direct
         set may be much larger than the rows in it, since each page of it costs when it is first touched.
         """
-        needed = self._make_room(more)
+        needed = self.make_room(more)
         words = self.words
         outgrown = words[layout.DENSE] and self.arity and constants > words[layout.SIDE]
         if outgrown or needed > words[layout.SLOT_LIMIT]:
             dense_bytes = min(self.dense_bytes, DENSE_ROW * needed) if given else self.dense_bytes
             self._make_set(constants, needed, 0 if constants == 0 else dense_bytes)
 
-    def _make_room(self, more: int) -> int:
+    def make_room(self, more: int) -> int:
         """Reserve room for `more` rows in columns and flags; return how many rows there would be."""
         used = len(self)
         needed = used + more
@@ -275,6 +304,7 @@ class Table:
 
     def clear(self) -> None:
         """Delete all rows."""
+        self.key = None
         if self.words[layout.DENSE]:
             self.slots[self._positions()] = 0  # most of it may never have been touched
         else:
@@ -379,25 +409,49 @@ class Table:
             if done >= count:
                 return len(self) - before
 
-    def append(self, columns: Sequence[Ids], count: int, constants: int) -> None:
+    def append(self, columns: Sequence[Ids], count: int, constants: int, flags: int = 0) -> None:
         """Append rows that are distinct and not in the table; their set is built on the next lookup.
 
         An empty table takes the arrays as its own columns, unless they are very short.
         """
+        self.key = None
+        self._append(columns, count, constants, flags)
+
+    def _append(self, columns: Sequence[Ids], count: int, constants: int, flags: int) -> None:
         self.constants = constants
+        flags |= layout.TRUE
         used = len(self)
-        if used or self.counters or count < FIRST_CAPACITY:
-            self._drop_set()
-            self._make_room(count)
+        if used or self.counters or count <= len(self.flags):
+            self.drop_set()
+            self.make_room(count)
             for mine, given in zip(self.columns, columns, strict=True):
                 mine[used : used + count] = given
-            self.flags[used : used + count] = layout.TRUE
+            self.flags[used : used + count] = flags
         else:
             self.columns = list(columns)
-            self.flags = np.full(count, layout.TRUE, np.uint8)
+            self.flags = np.full(count, flags, np.uint8)
             self._publish_columns()
-            self._drop_set()
+            self.drop_set()
         self.words[layout.ROWS] = used + count
+
+    def append_by_key(self, columns: Sequence[Ids], count: int, constants: int, flags: int) -> bool:
+        """Append those of the rows that the table does not have; return whether its key told for all of them.
+
+        A row that is in the table has these flags already.
+        """
+        key = self.key
+        if key is None:
+            return False
+        key.make_room(columns[key.position])
+        packed = np.concatenate([np.ascontiguousarray(column, np.int32) for column in columns])
+        selected = np.empty(count, np.int32)
+        done, new = kernels.select_new(
+            self.descriptors, self.number, packed, count, key.position, key.rows, selected
+        )
+        if new < count:
+            columns = [column[selected[:new]] for column in columns]
+        self._append(columns, int(new), constants, flags)
+        return int(done) == count
 
     def hold(
         self,
@@ -407,6 +461,7 @@ class Table:
         constants: int,
     ) -> None:
         """Replace the rows with these; their set is built on the next lookup."""
+        self.key = None
         used = len(flags)
         size = max(used, FIRST_CAPACITY)  # no array is empty, since kernels may read one element too many
         if used < size:
@@ -416,7 +471,7 @@ class Table:
         self.columns, self.flags, self.counters = list(columns), flags, dict(counters)
         self.constants = constants
         self._publish_columns()
-        self._drop_set()
+        self.drop_set()
         self.words[layout.ROWS] = used
 
     def find(self, columns: Sequence[Ids], count: int) -> npt.NDArray[np.int64]:

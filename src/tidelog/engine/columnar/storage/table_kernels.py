@@ -133,6 +133,44 @@ def write_row(T: Any, table: Any, key: Any, position: Any, row: Any, flags: Any)
     bytes_at(T[table, FLAGS], capacity)[row] = flags
 
 
+@kernel("const i32[:], i64, i32[:] -> i64")
+def number_distinct(ids: Any, before: Any, rows: Any) -> Any:
+    """Write the row of each id, from `before` on, up to the first that has one; return how many had none."""
+    for index in range(len(ids)):
+        if rows[ids[index]] != 0:
+            return index
+        rows[ids[index]] = before + index + 1
+    return len(ids)
+
+
+@kernel("i64[:,:], i64, const i32[:], i64, i64, i32[:], i32[:] -> i64, i64")
+def select_new(T: Any, table: Any, source: Any, count: Any, key: Any, rows: Any, selected: Any) -> Any:
+    """Select the given rows, column after column, that the table does not have; its columns are full.
+
+    `rows` has the row, plus one, of each id that occurs in the key column. A row with such an id repeats that
+    row, or the column is no key, and the search stops. Return how far it came, and how many are new.
+    """
+    before = T[table, ROWS]
+    arity = T[table, ARITY]
+    new = np.int64(0)
+    for index in range(count):
+        identity = source[key * count + index]
+        row = np.int64(rows[identity]) - 1
+        if row < 0:
+            selected[new] = index
+            new += 1
+            rows[identity] = before + new
+            continue
+        for column in range(arity):
+            if row < before:
+                former = int32_at(T[table, COLUMNS + column], T[table, CAPACITY])[row]
+            else:
+                former = source[column * count + selected[row - before]]
+            if former != source[column * count + index]:
+                return index, new
+    return count, new
+
+
 @kernel("i64[:,:], i64, i32[:], i64, i64, i64, i64 -> i64")
 def insert_rows(T: Any, table: Any, source: Any, count: Any, stride: Any, done: Any, flags: Any) -> Any:
     """Insert the rows `done`… of `source` (row after row, or column after column `stride` apart).
