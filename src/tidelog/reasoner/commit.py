@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from tidelog.data.rows import Rows, distinct, select, without
-from tidelog.engine.events import Notice
+from tidelog.engine.events import Notice, ValuesMissing
 from tidelog.engine.flags import Flag
 from tidelog.engine.interrupts import INTERRUPTS
 from tidelog.errors import Diagnostic, ProgramError, Severity
@@ -43,6 +43,7 @@ from tidelog.reasoner.runtime import (
 )
 from tidelog.reasoner.transaction import Change, StagedRows
 from tidelog.records import dataclass
+from tidelog.rewrite.representatives import ALIAS
 from tidelog.temporal.temporal import is_timed
 from tidelog.temporal.timed_changes import given_before
 
@@ -79,6 +80,7 @@ class PendingCommit(PendingUpdate):
     needs: Needs
     start: float
     notices: tuple[Diagnostic, ...] = ()
+    dropped: int = 0  # rows that plans had dropped before it
     delta: Delta = field(init=False)
 
 
@@ -173,9 +175,9 @@ class Committer:
             (self._append_to_store, needs.store),
         )
         applying = (
-            (self._applier.maintain, self._advance_time(accepting))
+            (self._applier.maintain, self._report_missing, self._advance_time(accepting))
             if needs.times and not needs.dry_run
-            else (self._applier.maintain, *accepting)
+            else (self._applier.maintain, self._report_missing, *accepting)
         )
         changing = _needed(
             (self._drain_streams, needs.open_streams),
@@ -280,6 +282,7 @@ class Committer:
 
         tally.clear()
         tally.derived = derived
+        commit.dropped = self._engine.dropped
         commit.on_rollback(restore)
 
     def _define_relations(self, commit: PendingCommit) -> None:
@@ -294,6 +297,26 @@ class Committer:
         """Add what the update means for kept queries."""
         step = commit.step
         commit.step = self._demands.step(step.update, step.before, step.after)
+
+    def _report_missing(self, commit: PendingCommit) -> None:
+        """Report which rows the change has brought that rules drop because a function has no value."""
+        if self._engine.dropped == commit.dropped:
+            return
+        from tidelog.engine.missing_values import describe_missing, find_missing, find_missing_in_change
+
+        step, net, engine = commit.step, commit.net, self._engine
+        if ALIAS in step.after.predicates:  # the net change is not of the relations that rules read
+            missing = find_missing(step.after.rules, engine)
+        else:
+            added = frozenset(step.update.rules_added)
+            kept = (rule for rule in step.after.rules if rule not in added)
+            missing = (
+                *find_missing(step.update.rules_added, engine),
+                *find_missing_in_change(kept, net.added, net.removed, engine),
+            )
+        if missing:
+            self._runtime.tell(ValuesMissing(missing))
+            commit.notices += tuple(describe_missing(missing, Writing.of(commit.change.program)))
 
     def _advance_time(self, accepting: tuple[Stage, ...]) -> Stage:
         """Return the stage for facts that hold at times; it is undone if one of the others raises."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tidelog.data.rows import Rows, total
-from tidelog.engine.events import FactsRemoved
+from tidelog.engine.events import FactsRemoved, ValuesMissing
 from tidelog.engine.fixpoint import derive
 from tidelog.errors import Inconsistent
 from tidelog.logic.program import BOTTOM, Program, Rule
@@ -105,6 +105,7 @@ class Deriver:
         runtime, state, time = self._runtime, self._program, self._time
         self._strategies.drain()
         runtime.statistics.clear()
+        dropped = self._engine.dropped
         limits = runtime.limits()
         with limits.guarding():
             if self._demands.are_there:
@@ -127,7 +128,19 @@ class Deriver:
                     self._derive(False)
                 if state.current.timed:
                     time.derive(state.current, len(state.strata), runtime.tell, limits.check)
+            if self._engine.dropped != dropped:
+                self._report_missing()
         self._keep_by_rules()
+
+    def _report_missing(self) -> None:
+        """Report which rows rules have dropped because a function had no value."""
+        from tidelog.engine.missing_values import find_missing
+
+        rules, counts = self._program.whole.rules, self._runtime.statistics.rules
+        failing = [rules[number] for number in sorted(counts) if counts[number].no_value]
+        missing = find_missing(failing, self._engine)
+        if missing:
+            self._runtime.tell(ValuesMissing(missing))
 
     def _forget_derived(self, is_needed: bool) -> None:
         """Delete derived facts, if that is needed or some are tombstones."""
