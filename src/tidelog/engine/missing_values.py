@@ -80,6 +80,7 @@ class FindingRule:
 
     body: list[Literal] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
+    copied: list[Variable] = field(default_factory=list)  # variables that are assigned without a function
     _failing: set[Variable] = field(default_factory=set)  # variables that may have the value `NONE`
 
     @staticmethod
@@ -101,8 +102,10 @@ class FindingRule:
                 self._test(Apply(operator, (left, right)), literal, FALSE)
             case Condition(applied, negated):
                 self._test(applied, literal, TRUE if negated else FALSE)
-            case Assignment(variable, expression) if not self._failing.isdisjoint(variables_of(expression)):
-                self._failing.add(variable)
+            case Assignment(variable, expression):
+                self.copied.append(variable)
+                if expression in self._failing:
+                    self._failing.add(variable)
                 self.body.append(literal)
             case _:
                 self.body.append(literal)
@@ -137,6 +140,11 @@ class FindingRule:
         self.steps.append(Step(result, applied, literal))
         self._failing.add(result)
         return result
+
+    @property
+    def computed(self) -> tuple[Variable, ...]:
+        """The variables that the body assigns."""
+        return (*self.copied, *(step.variable for step in self.steps))
 
     def shown(self, step: Step) -> tuple[Variable, ...]:
         """Return the variables of the rule that the arguments of a step are computed from."""
@@ -270,7 +278,7 @@ class Search:
         if finding is None or not joined:
             return
         bound = _bound(body)
-        terms = (*bound, *(step.variable for step in finding.steps))
+        terms = (*bound, *finding.computed)
         with self._defined(DROPPED, len(terms)):
             is_complete = True
             try:
@@ -289,7 +297,7 @@ class Search:
             return
         dictionary = self._engine.storage.dictionary
         none = dictionary.encode(NONE.value)
-        columns = dict(zip((*bound, *(step.variable for step in finding.steps)), rows.columns, strict=True))
+        columns = dict(zip((*bound, *finding.computed), rows.columns, strict=True))
         waiting = np.ones(rows.count, bool)
         for step in finding.steps:
             failed = waiting & (columns[step.variable] == none)
@@ -303,9 +311,8 @@ class Search:
             missing = MissingValues(
                 rule, step.applied.function, int(failed.sum()), values, place, is_complete=is_complete
             )
-            self._note(
-                missing, (bound, shown), select(Rows(tuple(rows.columns[: len(bound)]), rows.count), failed)
-            )
+            row = Rows(tuple(columns[each] for each in bound), rows.count)
+            self._note(missing, bound, select(row, failed))
 
     def _note(self, missing: MissingValues, terms: object, rows: Rows) -> None:
         key = missing.place or missing.rule, missing.function, terms
