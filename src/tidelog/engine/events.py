@@ -397,7 +397,7 @@ class Tally:
             case MarkingDecided():
                 self.markings[event] = self.markings.get(event, 0) + 1
             case ValuesMissing():
-                self.missing = event.missing
+                self.missing += event.missing
             case StratumMaintained() | StrategyChosen() | Notice():
                 pass
 

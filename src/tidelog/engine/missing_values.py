@@ -20,7 +20,7 @@ import numpy as np
 from tidelog.data.rows import Rows, distinct, select, without
 from tidelog.engine.events import MissingValues
 from tidelog.engine.protocol import EngineParts
-from tidelog.errors import Diagnostic, Severity, counted
+from tidelog.errors import Diagnostic, EvaluationError, Severity, counted
 from tidelog.errors.codes import ROWS_DROPPED
 from tidelog.logic.functions.builtins import Overflow, lookup
 from tidelog.logic.program import (
@@ -256,10 +256,10 @@ class Search:
                 storage.drop(name + suffix)
 
     def _guarded(self, rule: Rule, search: Callable[[], None]) -> None:
-        """Search; where arithmetic overflows on the way, say only that rows were dropped."""
+        """Search; where arithmetic overflows, or the body is too long, say only that rows were dropped."""
         try:
             search()
-        except Overflow:
+        except (Overflow, EvaluationError):
             missing = MissingValues(rule, "", 0, (), rule.span, is_complete=False)
             self._found.setdefault((rule.span or rule, ""), _Kind(missing))
 
@@ -287,12 +287,20 @@ class Search:
                         self._run(Rule(Atom(DROPPED, terms), (*atoms, *finding.body), span=rule.span))
             except _Enough:
                 is_complete = False
-            self._attribute(rule, finding, bound, self._engine.storage.rows(DROPPED), is_complete)
+            self.attribute(rule, finding, bound, self._engine.storage.rows(DROPPED), is_complete)
 
-    def _attribute(
-        self, rule: Rule, finding: FindingRule, bound: Sequence[Variable], rows: Rows, is_complete: bool
+    def attribute(
+        self,
+        rule: Rule,
+        finding: FindingRule,
+        bound: Sequence[Variable],
+        rows: Rows,
+        is_complete: bool = True,
     ) -> None:
-        """Attribute each row to its first step without a value."""
+        """Attribute each row to its first step without a value.
+
+        Rows have a column for each of the `bound` variables, then one for each that the body computes.
+        """
         if not rows.count:
             return
         dictionary = self._engine.storage.dictionary

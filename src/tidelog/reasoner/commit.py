@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from tidelog.data.rows import Rows, distinct, select, without
-from tidelog.engine.events import Notice, ValuesMissing
+from tidelog.engine.events import MissingValues, Notice, ValuesMissing
 from tidelog.engine.flags import Flag
 from tidelog.engine.interrupts import INTERRUPTS
 from tidelog.errors import Diagnostic, ProgramError, Severity
@@ -302,11 +302,11 @@ class Committer:
         """Report which rows the change has brought that rules drop because a function has no value."""
         if self._engine.dropped == commit.dropped:
             return
-        from tidelog.engine.missing_values import describe_missing, find_missing, find_missing_in_change
+        from tidelog.engine.missing_values import find_missing, find_missing_in_change
 
         step, net, engine = commit.step, commit.net, self._engine
         if ALIAS in step.after.predicates:  # the net change is not of the relations that rules read
-            missing = find_missing(step.after.rules, engine)
+            missing = self._runtime.grown(find_missing(step.after.rules, engine))
         else:
             added = frozenset(step.update.rules_added)
             kept = (rule for rule in step.after.rules if rule not in added)
@@ -314,6 +314,21 @@ class Committer:
                 *find_missing(step.update.rules_added, engine),
                 *find_missing_in_change(kept, net.added, net.removed, engine),
             )
+        self._tell_missing(commit, missing)
+
+    def _report_missing_over_time(self, commit: PendingCommit) -> None:
+        """Report which rows rules over time drop, of those that drop more than before."""
+        if self._engine.dropped == commit.dropped:
+            return
+        from tidelog.temporal.body_evaluation import find_missing_over_time
+
+        missing = find_missing_over_time(commit.change.program.timed_rules, self._time.store)
+        self._tell_missing(commit, self._runtime.grown(missing))
+
+    def _tell_missing(self, commit: PendingCommit, missing: tuple[MissingValues, ...]) -> None:
+        from tidelog.engine.missing_values import describe_missing
+
+        commit.dropped = self._engine.dropped
         if missing:
             self._runtime.tell(ValuesMissing(missing))
             commit.notices += tuple(describe_missing(missing, Writing.of(commit.change.program)))
@@ -326,6 +341,7 @@ class Committer:
             programs = self._program.current, change.program
 
             def accept() -> None:
+                self._report_missing_over_time(commit)
                 for stage in accepting:
                     stage(commit)
 

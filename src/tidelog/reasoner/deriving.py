@@ -137,8 +137,17 @@ class Deriver:
         from tidelog.engine.missing_values import find_missing
 
         rules, counts = self._program.whole.rules, self._runtime.statistics.rules
+        timed = self._program.current.timed
         failing = [rules[number] for number in sorted(counts) if counts[number].no_value]
-        missing = find_missing(failing, self._engine)
+        missing = find_missing([rule for rule in failing if rule.head.predicate not in timed], self._engine)
+        if timed:
+            from tidelog.temporal.body_evaluation import find_missing_over_time
+
+            if self._time.periodic is not None:  # which does not say which rules ran
+                failing = list(self._program.current.timed_rules)
+            over_time = [rule for rule in failing if rule.head.predicate in timed]
+            missing += find_missing_over_time(over_time, self._time.store)
+        self._runtime.grown(missing)
         if missing:
             self._runtime.tell(ValuesMissing(missing))
 

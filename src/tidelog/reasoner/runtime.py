@@ -4,7 +4,7 @@ Mutates itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import field
 from functools import partial
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tidelog import maintenance
 from tidelog.data.rows import Rows, concatenate, total, without
-from tidelog.engine.events import Audience, Listener, Tally
+from tidelog.engine.events import Audience, Listener, MissingValues, Tally
 from tidelog.engine.interrupts import INTERRUPTS, Limits, Lock, made_once
 from tidelog.errors import Diagnostic, EvaluationError, TidelogError
 from tidelog.errors.codes import NOT_RECOVERED
@@ -57,6 +57,13 @@ class Runtime:
         self.max_facts = max_facts
         self.started: float | None = None
         self._check: Callable[[], None] = _proceed
+        self._missing: dict[tuple[object, str], int] = {}  # rows without a value, when they were last counted
+
+    def grown(self, missing: Sequence[MissingValues]) -> tuple[MissingValues, ...]:
+        """Return those with more rows than when all rows were last counted, and remember these counts."""
+        before = self._missing
+        self._missing = {(each.place, each.function): each.rows for each in missing}
+        return tuple(each for each in missing if each.rows > before.get((each.place, each.function), 0))
 
     def limits(self) -> Limits:
         """Return the limits of what begins now, which the engine checks from now on."""
