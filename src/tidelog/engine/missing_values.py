@@ -188,6 +188,7 @@ def may_drop(rule: Rule) -> bool:
 # forbids since it was deleted.
 
 NetFacts = Mapping[str, Rows]
+Body = tuple[Literal, ...]
 
 
 class _Enough(Exception):  # noqa: N818 - the end of a count
@@ -218,32 +219,31 @@ class Search:
 
     def in_all(self, rule: Rule) -> None:
         """Find the rows of a rule that are dropped."""
-        self._guarded(rule, lambda: self._search(rule, [()]))
+        self._guarded(rule, lambda: self._search(rule, [rule.body]))
 
     def in_change(self, rule: Rule, inserted: NetFacts, deleted: NetFacts) -> None:
         """Find the rows of a rule that are dropped, and that these changes of facts have brought."""
-        atoms = [
-            *((literal, INSERTED) for literal in rule.body if _is_in(literal, inserted)),
-            *((literal, DELETED) for literal in rule.body if _is_in(literal, deleted)),
+        moved = [
+            (place, suffix)
+            for facts, suffix in ((inserted, INSERTED), (deleted, DELETED))
+            for place, literal in enumerate(rule.body)
+            if _is_in(literal, facts)
         ]
-        if not atoms:
+        if not moved:
             return
-        with self._moved(INSERTED, inserted, atoms), self._moved(DELETED, deleted, atoms):
-            local = negated_only_variables(rule.body)
-            pivots = [(_moved_atom(literal, suffix, local),) for literal, suffix in atoms]
-            # A deleted fact brings a row by a negation only; others change the group that they were in.
-            brought = [
-                pivot
-                for pivot, (literal, suffix) in zip(pivots, atoms, strict=True)
-                if isinstance(literal, Atom) == (suffix == INSERTED)
-            ]
-            self._guarded(rule, lambda: self._search(rule, brought, pivots))
+        with self._moved(INSERTED, inserted, rule, moved), self._moved(DELETED, deleted, rule, moved):
+            brought = [_brought_by(rule.body, *each) for each in moved]
+            touched = [_touched_by(rule.body, *each) for each in moved] if rule.aggregations else []
+            bodies = [body for body in brought if body is not None]
+            self._guarded(rule, lambda: self._search(rule, bodies, touched))
 
     @contextmanager
-    def _moved(self, suffix: str, facts: NetFacts, atoms: Iterable[tuple[Literal, str]]) -> Iterator[None]:
+    def _moved(
+        self, suffix: str, facts: NetFacts, rule: Rule, moved: Iterable[tuple[int, str]]
+    ) -> Iterator[None]:
         """Define relations of the facts that a change has moved, within the block."""
         storage = self._engine.storage
-        names = {_predicate(literal) for literal, each in atoms if each == suffix}
+        names = {_atom(rule.body[place]).predicate for place, each in moved if each == suffix}
         for name in names:
             storage.define(name + suffix, len(facts[name].columns))
         try:
@@ -264,18 +264,19 @@ class Search:
             self._found.setdefault((rule.span or rule, ""), _Kind(missing))
 
     def _search(
-        self, rule: Rule, brought: Sequence[tuple[Atom, ...]], touched: Sequence[tuple[Atom, ...]] = ()
+        self, rule: Rule, bodies: Sequence[Body], touched: Sequence[Body] | None = None
     ) -> None:
-        """Find rows of a rule's body joined with atoms in turn, and groups that atoms touch."""
-        self._rows(rule, rule.body, brought)
+        """Find rows of a rule in these forms of its body, and groups: all, or those of the forms `touched`."""
+        self._rows(rule, rule.body, bodies)
         if rule.aggregations:
             self._groups(rule, touched)
 
     # ---- rows
 
-    def _rows(self, rule: Rule, body: Sequence[Literal], joined: Sequence[tuple[Atom, ...]]) -> None:
+    def _rows(self, rule: Rule, body: Body, forms: Sequence[Body]) -> None:
+        """Find the rows that a body drops, in these forms of it: it, or a part of its rows each."""
         finding = FindingRule.of(body)
-        if finding is None or not joined:
+        if finding is None or not forms:
             return
         bound = _bound(body)
         terms = (*bound, *finding.computed)
@@ -283,8 +284,10 @@ class Search:
             is_complete = True
             try:
                 with self._counting():
-                    for atoms in joined:
-                        self._run(Rule(Atom(DROPPED, terms), (*atoms, *finding.body), span=rule.span))
+                    for form in forms:
+                        found = FindingRule.of(form)
+                        assert found is not None
+                        self._run(Rule(Atom(DROPPED, terms), tuple(found.body), span=rule.span))
             except _Enough:
                 is_complete = False
             self.attribute(rule, finding, bound, self._engine.storage.rows(DROPPED), is_complete)
@@ -328,13 +331,13 @@ class Search:
 
     # ---- groups
 
-    def _groups(self, rule: Rule, touched: Sequence[tuple[Atom, ...]]) -> None:
-        """Find groups for which an aggregate has no value, or what is computed of it; only those touched."""
+    def _groups(self, rule: Rule, touched: Sequence[Body] | None) -> None:
+        """Find groups for which an aggregate has no value, or what is computed of it."""
         engine, body = self._engine, rule.body
         with self._defined(AFFECTED, len(rule.group)):
-            if touched:
-                for atoms in touched:
-                    self._run(Rule(Atom(AFFECTED, rule.group), (*atoms, *body), span=rule.span))
+            if touched is not None:
+                for form in touched:
+                    self._run(Rule(Atom(AFFECTED, rule.group), form, span=rule.span))
                 engine.rounds.begin([AFFECTED])
                 body = (Atom(AFFECTED, rule.group), *body)
             collect, group = aggregate_plans(replace(rule, body=body), -1, GATHERED, engine.storage)
@@ -355,7 +358,8 @@ class Search:
                         self._note_groups(rule, f"#{aggregation.function}", without(all_lost, lost))
                         lost = all_lost
                         if count == len(rule.aggregations):
-                            self._rows(rule, (Atom(GROUPED, terms), *rule.after), [()])
+                            after = (Atom(GROUPED, terms), *rule.after)
+                            self._rows(rule, after, [after])
 
     def _groups_lost(self, rule: Rule, gathered: Atom, aggregations: Sequence[Aggregation]) -> Rows:
         """Return the groups for which one of the aggregates has no value."""
@@ -406,26 +410,38 @@ class Search:
             limits.check, limits.budget = check, budget
 
 
-def _predicate(literal: Literal) -> str:
+def _atom(literal: Literal) -> Atom:
     atom = literal.atom if isinstance(literal, Negation) else literal
     assert isinstance(atom, Atom)
-    return atom.predicate
+    return atom
 
 
 def _is_in(literal: Literal, facts: NetFacts) -> bool:
     """Return whether a literal reads a relation of which there are facts."""
-    return isinstance(literal, Atom | Negation) and _predicate(literal) in facts
+    return isinstance(literal, Atom | Negation) and _atom(literal).predicate in facts
 
 
-def _moved_atom(literal: Literal, suffix: str, local: set[Variable]) -> Atom:
+def _moved_atom(body: Body, place: int, suffix: str) -> Atom:
     """Return the atom that matches the moved facts of a literal's relation."""
-    atom = literal.atom if isinstance(literal, Negation) else literal
-    assert isinstance(atom, Atom)
+    atom, local = _atom(body[place]), negated_only_variables(body)
     terms: tuple[Term, ...] = tuple(
         Variable(f"{term.name} moved") if isinstance(term, Variable) and term in local else term
         for term in atom.terms
     )
     return Atom(atom.predicate + suffix, terms)
+
+
+def _brought_by(body: Body, place: int, suffix: str) -> Body | None:
+    """Return the form of a body for the rows that the moved facts of a literal have brought, if any."""
+    moved = _moved_atom(body, place, suffix)
+    if isinstance(body[place], Atom):
+        return (*body[:place], moved, *body[place + 1 :]) if suffix == INSERTED else None
+    return (moved, *body) if suffix == DELETED else None
+
+
+def _touched_by(body: Body, place: int, suffix: str) -> Body:
+    """Return the form of a body for the rows that the moved facts of a literal have brought or removed."""
+    return (*body[:place], _moved_atom(body, place, suffix), *body[place + 1 :])
 
 
 def find_missing(rules: Iterable[Rule], engine: EngineParts) -> tuple[MissingValues, ...]:

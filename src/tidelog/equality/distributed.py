@@ -217,6 +217,11 @@ class EqualityTask:
         names = column_names(self.program.predicates[predicate])
         return Relation(predicate, names, columns, count, self._task.dictionary)
 
+    @property
+    def dropped(self) -> int:
+        """How many rows all tasks have dropped for want of a value, once facts are collected."""
+        return self._task.dropped
+
     def collect(self, predicates: Sequence[str]) -> dict[str, list[Part]]:
         """Send all stored facts to the task after the owners, and return them there, with the aliases."""
         names = [stored(name) for name in sorted(self.program.predicates) if name != BOTTOM]

@@ -38,12 +38,12 @@ from tidelog.reasoner.runtime import (
     OpenTransaction,
     PendingUpdate,
     SharedParts,
+    missing_after,
     run,
     within_limits,
 )
 from tidelog.reasoner.transaction import Change, StagedRows
 from tidelog.records import dataclass
-from tidelog.rewrite.representatives import ALIAS
 from tidelog.temporal.temporal import is_timed
 from tidelog.temporal.timed_changes import given_before
 
@@ -302,19 +302,7 @@ class Committer:
         """Report which rows the change has brought that rules drop because a function has no value."""
         if self._engine.dropped == commit.dropped:
             return
-        from tidelog.engine.missing_values import find_missing, find_missing_in_change
-
-        step, net, engine = commit.step, commit.net, self._engine
-        if ALIAS in step.after.predicates:  # the net change is not of the relations that rules read
-            missing = self._runtime.grown(find_missing(step.after.rules, engine))
-        else:
-            added = frozenset(step.update.rules_added)
-            kept = (rule for rule in step.after.rules if rule not in added)
-            missing = (
-                *find_missing(step.update.rules_added, engine),
-                *find_missing_in_change(kept, net.added, net.removed, engine),
-            )
-        self._tell_missing(commit, missing)
+        self._tell_missing(commit, missing_after(commit.step, commit.net, self._runtime))
 
     def _report_missing_over_time(self, commit: PendingCommit) -> None:
         """Report which rows rules over time drop, of those that drop more than before."""

@@ -45,6 +45,7 @@ class Deriver:
         self._lock = shared.lock
         self._modules = shared.settings.keeps_closures
         self._processes = processes  # that derive, instead of this one
+        self._dropped_elsewhere = 0  # rows that these have dropped for want of a value
 
     def materialise(self) -> None:
         """Derive everything; raise `Inconsistent` if `bottom()` holds."""
@@ -128,7 +129,7 @@ class Deriver:
                     self._derive(False)
                 if state.current.timed:
                     time.derive(state.current, len(state.strata), runtime.tell, limits.check)
-            if self._engine.dropped != dropped:
+            if self._dropped_elsewhere or self._engine.dropped != dropped:
                 self._report_missing()
         self._keep_by_rules()
 
@@ -138,13 +139,14 @@ class Deriver:
 
         rules, counts = self._program.whole.rules, self._runtime.statistics.rules
         timed = self._program.current.timed
-        failing = [rules[number] for number in sorted(counts) if counts[number].no_value]
+        if self._dropped_elsewhere or self._time.periodic is not None:  # it is not known which rules did
+            failing = list(rules)
+        else:
+            failing = [rules[number] for number in sorted(counts) if counts[number].no_value]
         missing = find_missing([rule for rule in failing if rule.head.predicate not in timed], self._engine)
         if timed:
             from tidelog.temporal.body_evaluation import find_missing_over_time
 
-            if self._time.periodic is not None:  # which does not say which rules ran
-                failing = list(self._program.current.timed_rules)
             over_time = [rule for rule in failing if rule.head.predicate in timed]
             missing += find_missing_over_time(over_time, self._time.store)
         self._runtime.grown(missing)
@@ -236,7 +238,7 @@ class Deriver:
         from tidelog.engine.exchange.processes import derive
 
         engine, runtime = self._engine, self._runtime
-        return derive(
+        found, task = derive(
             program,
             [*((name, *engine.storage.rows(name)) for name in program.predicates), *more],
             engine.storage.dictionary,
@@ -245,6 +247,8 @@ class Deriver:
             max_facts=runtime.max_facts,
             make=make,
         )
+        self._dropped_elsewhere = task.dropped
+        return found, task
 
     def _store_derived(self, found: Mapping[str, Any]) -> None:
         """Store facts that were derived in other processes, except those that are explicit here."""

@@ -350,6 +350,11 @@ class TimedTask:
             predicate, names, tuple(columns), left, right, dictionary, self.timeline, INTERVAL
         )
 
+    @property
+    def dropped(self) -> int:
+        """How many rows all tasks have dropped for want of a value, once facts are collected."""
+        return self._task.dropped
+
     def collect(self, predicates: Sequence[str]) -> dict[str, list[Any]]:
         """Send all facts of predicates to the task behind the owners; return them there, as ids.
 
