@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
@@ -111,12 +110,12 @@ def all_dropped(program: Program) -> Dropped:
     return {number: rows_dropped(rule, store) for number, rule in enumerate(program.rules)}
 
 
-def counts_of(dropped: Dropped, before: Dropped | Mapping[int, Any] = {}) -> Counts:
+def counts_of(dropped: Dropped, before: Dropped | None = None) -> Counts:
     """The number of rows by rule and function, without those that were dropped before."""
     counts: Counts = {}
     for number, rows in dropped.items():
         for row, function in rows.items():
-            if row not in before.get(number, ()):
+            if before is None or row not in before[number]:
                 counts[number, function] = counts.get((number, function), 0) + 1
     return counts
 

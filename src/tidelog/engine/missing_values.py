@@ -20,7 +20,7 @@ import numpy as np
 from tidelog.data.rows import Rows, distinct, select, without
 from tidelog.engine.events import MissingValues
 from tidelog.engine.protocol import EngineParts
-from tidelog.errors import Diagnostic, EvaluationError, Severity, counted
+from tidelog.errors import Diagnostic, EvaluationError, Severity, Span, counted
 from tidelog.errors.codes import ROWS_DROPPED
 from tidelog.logic.functions.builtins import Overflow, lookup
 from tidelog.logic.program import (
@@ -41,7 +41,7 @@ from tidelog.logic.program import (
     literal_variables,
     variables_of,
 )
-from tidelog.logic.values import FALSE, TRUE, iri
+from tidelog.logic.values import FALSE, TRUE, Value, iri
 from tidelog.plan.algebra import Aggregate
 from tidelog.plan.compile import aggregate_plans, full_plan
 from tidelog.plan.join_order import negated_only_variables
@@ -110,7 +110,7 @@ class FindingRule:
             case _:
                 self.body.append(literal)
 
-    def _test(self, applied: Apply, literal: Literal, failing: object) -> None:
+    def _test(self, applied: Apply, literal: Literal, failing: Value) -> None:
         """Add a test, which a row without a value passes."""
         may_lack = applied.function not in NEVER_FAILING or any(
             isinstance(argument, Apply) or argument in self._failing for argument in applied.arguments
@@ -119,7 +119,7 @@ class FindingRule:
             self.body.append(literal)
             return
         result = self._compute(applied, literal)
-        self.body.append(Comparison("!=", result, Constant(failing)))  # type: ignore[arg-type]
+        self.body.append(Comparison("!=", result, Constant(failing)))
 
     def _compute(self, applied: Apply, literal: Literal, variable: Variable | None = None) -> Variable:
         """Add the steps that compute a function, its arguments first; return the variable of its value."""
@@ -249,7 +249,6 @@ class Search:
         try:
             for name in names:
                 storage.add(name + suffix, facts[name].columns, facts[name].count)
-            self._engine.rounds.begin([name + suffix for name in names])
             yield
         finally:
             for name in names:
@@ -263,10 +262,8 @@ class Search:
             missing = MissingValues(rule, "", 0, (), rule.span, is_complete=False)
             self._found.setdefault((rule.span or rule, ""), _Kind(missing))
 
-    def _search(
-        self, rule: Rule, bodies: Sequence[Body], touched: Sequence[Body] | None = None
-    ) -> None:
-        """Find rows of a rule in these forms of its body, and groups: all, or those of the forms `touched`."""
+    def _search(self, rule: Rule, bodies: Sequence[Body], touched: Sequence[Body] | None = None) -> None:
+        """Find rows of a rule in these forms of its body, and groups, of the forms `touched` only."""
         self._rows(rule, rule.body, bodies)
         if rule.aggregations:
             self._groups(rule, touched)
@@ -338,13 +335,12 @@ class Search:
             if touched is not None:
                 for form in touched:
                     self._run(Rule(Atom(AFFECTED, rule.group), form, span=rule.span))
-                engine.rounds.begin([AFFECTED])
                 body = (Atom(AFFECTED, rule.group), *body)
             collect, group = aggregate_plans(replace(rule, body=body), -1, GATHERED, engine.storage)
             assert isinstance(group.root, Aggregate)
             with self._defined(GATHERED, len(group.root.input.terms)):
+                engine.rounds.mark_all_old(replace(rule, body=body).read)
                 engine.plans.prepare(collect)()
-                engine.rounds.begin([GATHERED])
                 gathered = Atom(GATHERED, group.root.input.terms)
                 lost = Rows(tuple(np.zeros(0, np.int32) for _ in rule.group), 0)
                 for count, aggregation in enumerate(rule.aggregations, 1):
@@ -353,12 +349,11 @@ class Search:
                     root = replace(group.root, aggregations=aggregations, after=(), terms=terms)
                     with self._defined(GROUPED, len(terms)):
                         engine.plans.prepare(replace(group, relation=GROUPED, root=root))()
-                        engine.rounds.begin([GROUPED])
                         all_lost = self._groups_lost(rule, gathered, aggregations)
                         self._note_groups(rule, f"#{aggregation.function}", without(all_lost, lost))
                         lost = all_lost
                         if count == len(rule.aggregations):
-                            after = (Atom(GROUPED, terms), *rule.after)
+                            after: Body = (Atom(GROUPED, terms), *rule.after)
                             self._rows(rule, after, [after])
 
     def _groups_lost(self, rule: Rule, gathered: Atom, aggregations: Sequence[Aggregation]) -> Rows:
@@ -389,6 +384,7 @@ class Search:
 
     def _run(self, rule: Rule) -> None:
         """Add the heads of a rule's instances to its relation."""
+        self._engine.rounds.mark_all_old(rule.read)  # all facts are visible
         self._engine.plans.prepare(full_plan(rule, -1, self._engine.storage, rule.head.predicate))()
 
     @contextmanager
@@ -467,36 +463,57 @@ def find_missing_in_change(
 
 def describe_missing(found: Sequence[MissingValues], writing: Writing) -> list[Diagnostic]:
     """Return a warning for each function, and one for all beyond the first few."""
-    described = [_described(each, writing) for each in found[:MOST_NOTES]]
-    rest = found[MOST_NOTES:]
-    if rest:
-        rows = counted(sum(each.rows for each in rest), "row")
-        message = (
-            f"{counted(len(rest), 'more function')} had no value, for {rows}, from which nothing is derived"
-        )
-        described.append(_warning(message, None, None))
-    return described
+    described = [_described(each, writing) for each in found]
+    return _first_few(described, [each.rows for each in found])
+
+
+def warn_of(found: Sequence[tuple[str, str, int, str]]) -> list[Diagnostic]:
+    """Return the same where tasks tell the function, its place, how many rows, and the first of them."""
+    described = [
+        replace(_warning(message_of(function, rows, first), None, HELP), place=place or None)
+        for function, place, rows, first in found
+    ]
+    return _first_few(described, [rows for _, _, rows, _ in found])
+
+
+def _first_few(described: list[Diagnostic], rows: Sequence[int]) -> list[Diagnostic]:
+    rest = len(described) - MOST_NOTES
+    if rest <= 0:
+        return described
+    count = counted(sum(rows[MOST_NOTES:]), "row")
+    message = f"{counted(rest, 'more function')} had no value, for {count}, from which nothing is derived"
+    return [*described[:MOST_NOTES], _warning(message, None, None)]
+
+
+def first_row(missing: MissingValues, writing: Writing) -> str:
+    """Return the first row as text, such as `?s = "x"`; empty if the function depends on no variable."""
+    shown = [
+        f"?{name} = {shortened(writing.value(value), WIDEST_VALUE)}"
+        for name, value in missing.values[:MOST_VALUES]
+    ]
+    return ", ".join(shown) + (", …" if len(missing.values) > MOST_VALUES else "")
+
+
+def message_of(function: str, rows: int, first: str, is_complete: bool = True) -> str:
+    """Return the message for a function without a value.
+
+    >>> message_of("INT", 2, '?s = "x"')
+    '`INT` has no value for 2 rows, which derive nothing; the first: ?s = "x"'
+    """
+    if not function:
+        times = f"{counted(rows, 'time')}, " if rows else ""
+        return f"functions had no value {times}and nothing is derived from those rows"
+    more = "" if is_complete else "more than "
+    count = counted(rows, "group" if function.startswith("#") else "row")
+    verb, link = ("derives", ": ") if rows == 1 else ("derive", "; the first: ")
+    return f"`{function}` has no value for {more}{count}, which {verb} nothing{link + first if first else ''}"
 
 
 def _described(missing: MissingValues, writing: Writing) -> Diagnostic:
-    if not missing.function:
-        times = f"{counted(missing.rows, 'time')}, " if missing.rows else ""
-        message = f"functions had no value {times}and nothing is derived from those rows"
-        return _warning(message, missing.place, HELP)
-    noun = "group" if missing.function.startswith("#") else "row"
-    more = "" if missing.is_complete else "more than "
-    message = f"`{missing.function}` has no value for {more}{counted(missing.rows, noun)}"
-    verb = "derives" if missing.rows == 1 else "derive"
-    message += f", which {verb} nothing"
-    if missing.values:
-        shown = [
-            f"?{name} = {shortened(writing.value(value), WIDEST_VALUE)}"
-            for name, value in missing.values[:MOST_VALUES]
-        ]
-        more = ", …" if len(missing.values) > MOST_VALUES else ""
-        message += f"{': ' if missing.rows == 1 else '; the first: '}{', '.join(shown)}{more}"
+    first = first_row(missing, writing)
+    message = message_of(missing.function, missing.rows, first, missing.is_complete)
     return _warning(message, missing.place, HELP)
 
 
-def _warning(message: str, place: object, help: str | None) -> Diagnostic:
-    return Diagnostic(ROWS_DROPPED, message, place, help, severity=Severity.WARNING)  # type: ignore[arg-type]
+def _warning(message: str, place: Span | None, help: str | None) -> Diagnostic:
+    return Diagnostic(ROWS_DROPPED, message, place, help, severity=Severity.WARNING)

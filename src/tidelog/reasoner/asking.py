@@ -134,8 +134,8 @@ class Asker:
         if now == dropped:
             return
         missing: tuple[MissingValues, ...] = ()
-        is_looked_up = place is not None and place.look_up is None
-        if is_looked_up and (self._derived.is_materialised or not place.derived_in(query)):
+        looked_up = place is not None and place.look_up is None
+        if place and looked_up and (self._derived.is_materialised or not place.derived_in(query)):
             from tidelog.engine.missing_values import find_missing
 
             missing = find_missing([query.rule], self._engine)

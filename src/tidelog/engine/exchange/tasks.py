@@ -437,7 +437,7 @@ class ExchangeTask:
         local = [
             replace(rule, span=reason.rule.span, places=reason.rule.places)
             for reason in self.plan.reasons
-            for rule in reason.rules
+            for rule in reason.local
             if self.mesh.number == 0 or not divided.isdisjoint(rule.read)
         ]
         return find_missing(local, self._engine)
