@@ -229,7 +229,7 @@ class Search:
             for place, literal in enumerate(rule.body)
             if _is_in(literal, facts)
         ]
-        if not moved:
+        if not moved or not may_drop(rule):
             return
         with self._moved(INSERTED, inserted, rule, moved), self._moved(DELETED, deleted, rule, moved):
             brought = [_brought_by(rule.body, *each) for each in moved]
