@@ -103,7 +103,7 @@ def test_queries(tidelog: Tidelog, write: Write) -> None:
         f"warning[W601]: functions had no value 2 times, and nothing is derived from those rows\n{HELP}"
     )
     error = tidelog("query", "some.rls", "given(?x, ?s), INT(?s) > 8").error
-    assert error.startswith('warning[W601]: `INT` has no value for 2 rows, which derive nothing; the first')
+    assert error.startswith("warning[W601]: `INT` has no value for 2 rows, which derive nothing; the first")
 
 
 def test_rules_over_time(tidelog: Tidelog, write: Write) -> None:
