@@ -22,7 +22,7 @@ from pathlib import Path
 import tidelog as tl
 from tidelog.data.relation import Relation
 from tidelog.engine import reference
-from tidelog.engine.registry import EngineSettings
+from tidelog.engine.columnar.engine import EngineSettings
 from tidelog.io.data_file import file_name
 from tidelog.io.write import write
 from tidelog.logic.conversions import exact, plain, read_exact

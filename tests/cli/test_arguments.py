@@ -8,7 +8,7 @@ from tests.cli.conftest import Tidelog, Write
 from tidelog import __version__, maintenance
 from tidelog.cli import arguments, options
 from tidelog.cli import options as time_options
-from tidelog.engine.registry import ENGINES
+from tidelog.engine.columnar.engine import ENGINES
 from tidelog.io.data_file import EXTENSIONS, canonical_format
 from tidelog.io.rejects import OnError
 from tidelog.maintenance import registry

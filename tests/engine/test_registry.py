@@ -7,8 +7,7 @@ from typing import ClassVar
 import pytest
 
 import tidelog as tl
-from tidelog.engine.columnar.engine import ColumnarEngine, make
-from tidelog.engine.registry import ColumnarSettings, settings_of
+from tidelog.engine.columnar.engine import ColumnarEngine, ColumnarSettings, make, settings_of
 
 
 class Counting(ColumnarSettings):

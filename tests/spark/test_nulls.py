@@ -205,3 +205,40 @@ def test_predicates_may_have_the_names_of_what_is_no_predicate(spark: SparkSessi
             assert [tuple(row) for row in derived[name].collect()] == [("a",)]
         assert derived.rejects.count() == 1
         assert derived.observation.get["rejects"] == 1
+
+
+MISSING = """
+    number(?i, ?n) :- given(?i, ?s), ?n = INT(?s) .
+    share(?i, 100 / (?n - 7)) :- number(?i, ?n) .
+    pair(?i, ?k, INT(?s) + INT(?v)) :- given(?i, ?s), other(?i, ?k, ?v) .
+"""
+
+
+@pytest.mark.parametrize("partitions", [None, 2])
+def test_rows_without_a_value_are_counted_over_tasks(spark: SparkSession, partitions: int | None) -> None:
+    many = [(f"k{number}", "5") for number in range(20)]
+    given = [("a", "12"), ("b", "x"), ("c", "3.5"), ("d", "7"), *many]
+    other = [("b", "z", "1"), ("d", "y", "q"), *[(name, "z", "w") for name, _ in many]]
+    frames = {
+        "given": spark.createDataFrame(given, "i string, s string"),
+        "other": spark.createDataFrame(other, "i string, k string, v string"),
+    }
+    derived = ts.derive(MISSING, frames, partitions=partitions)
+    with derived.persist():
+        assert derived["number"].count() == 22
+        assert derived.observation.has_missing
+        assert sorted((row.place, row.function, row.rows) for row in derived.missing.collect()) == [
+            ("<text>:2:37", "INT", 2),
+            ("<text>:3:5", "/", 1),
+            ("<text>:4:5", "INT", 22),
+        ]
+
+
+def test_the_command_line_says_which_rows_have_no_value(
+    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "some.rls"
+    program.write_text('given(a, "x") . given(b, "2") .\nnumber(?n) :- given(_, ?s), ?n = INT(?s) .\n')
+    assert main(["run", str(program), "--engine", "spark"]) == 0
+    message = '`INT` has no value for 1 row, which derives nothing: ?s = "x"'
+    assert f"warning[W601]: {message}\n  --> {program}:2:29\n" in capfd.readouterr().err

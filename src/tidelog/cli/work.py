@@ -20,8 +20,8 @@ from tidelog import maintenance
 from tidelog.cli.options import READING, UsageError, is_time_said, time_settings
 from tidelog.cli.output import Messages
 from tidelog.cli.program_sources import existing_data, load_beside, sandbox_of, unused, warnings
-from tidelog.engine.events import Event, Listener, Notice, Tally, hear_rounds
-from tidelog.engine.registry import EngineSettings, settings_of
+from tidelog.engine.columnar.engine import EngineSettings, settings_of
+from tidelog.engine.events import Event, Listener, Notice, Tally, ValuesMissing, hear_rounds
 from tidelog.errors import (
     Diagnostic,
     Inconsistent,
@@ -37,6 +37,7 @@ from tidelog.logic.import_options import Nulls, is_counted_apart
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import EMPTY
 from tidelog.logic.values import ColumnType
+from tidelog.plan.rule_text import Writing
 from tidelog.query.strategy import TABLE_MEMORY
 from tidelog.reasoner.reasoner import Reasoner
 
@@ -328,6 +329,10 @@ class LoadedProgram:
     def _listen(self, event: Event) -> None:
         if isinstance(event, Notice):
             self.messages.say(event.text)
+        elif isinstance(event, ValuesMissing):
+            from tidelog.engine.missing_values import describe_missing
+
+            self.messages.diagnose(describe_missing(event.missing, Writing.of(self.program)))
 
 
 def describe_nulls(place: str, column: str | None, action: str, rows: int) -> str:

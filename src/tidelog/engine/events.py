@@ -9,7 +9,10 @@ from typing import ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tidelog.errors import Span
+from tidelog.logic.conversions import PythonValue, to_python
 from tidelog.logic.program import Rule
+from tidelog.logic.values import Value
 from tidelog.plan.algebra import ChangePlan
 from tidelog.records import dataclass
 
@@ -31,6 +34,33 @@ class Notice:
     """A message for the user, such as that kernels are being compiled."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class MissingValues:
+    """Rows of a rule's body that derive nothing because a function has no value for them.
+
+    A row is a combination of facts that match the body. Of an aggregate, such as `#sum`, they are groups.
+    """
+
+    rule: Rule
+    function: str  # such as `INT`, `/` or `#sum`; empty if it is not known
+    rows: int
+    values: tuple[tuple[str, Value], ...] = ()  # in the first row: variables that the function depends on
+    place: Span | None = None  # in the program
+    is_complete: bool = True  # whether all such rows were counted
+
+    @property
+    def first(self) -> dict[str, PythonValue]:
+        """The variables that the function depends on, with their values in the first row."""
+        return {name: to_python(value) for name, value in self.values}
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesMissing:
+    """A load, a transaction or a query has dropped rows because functions had no value for them."""
+
+    missing: tuple[MissingValues, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +251,7 @@ class MaintenanceEnded:
 
 Event = (
     Notice
+    | ValuesMissing
     | FactsLoaded
     | FactsRemoved
     | StratumStarted
@@ -323,6 +354,7 @@ class Tally:
     implicit_marks: int = 0
     positive_marks: int = 0
     markings: dict[MarkingDecided, int] = field(default_factory=dict)  # how often each was decided
+    missing: tuple[MissingValues, ...] = ()  # why rows were dropped
     applications: dict[str, int] = field(default_factory=dict)  # facts found in transactions, by step
     _rounds: dict[int, int] = field(default_factory=dict)  # the last of each rule
     _derived_before: int = 0
@@ -364,6 +396,8 @@ class Tally:
                 self.positive_marks += event.positive
             case MarkingDecided():
                 self.markings[event] = self.markings.get(event, 0) + 1
+            case ValuesMissing():
+                self.missing += event.missing
             case StratumMaintained() | StrategyChosen() | Notice():
                 pass
 
@@ -419,6 +453,7 @@ class Tally:
         self.applications.clear()
         self.stratum, self.round, self.derived, self.matches = None, 0, 0, 0
         self.explicit_marks = self.implicit_marks = 0
+        self.missing = ()
 
     @property
     def rounds(self) -> int:

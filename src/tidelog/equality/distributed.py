@@ -25,6 +25,7 @@ from tidelog.data.columns import Batch
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.relation import Relation, column_names
 from tidelog.data.rows import Ids, Rows
+from tidelog.engine.events import MissingValues
 from tidelog.engine.exchange import ExchangeTask, Mesh
 from tidelog.equality import conflicts, rewriting
 from tidelog.equality.classes import Classes, components, neighbours
@@ -216,6 +217,16 @@ class EqualityTask:
         columns, count = self.columns(predicate)
         names = column_names(self.program.predicates[predicate])
         return Relation(predicate, names, columns, count, self._task.dictionary)
+
+    @property
+    def dropped(self) -> int:
+        """How many rows all tasks have dropped for want of a value, once facts are collected."""
+        return self._task.dropped
+
+    def missing(self) -> tuple[MissingValues, ...]:
+        """Return how often functions had no value at this task: it does not find out which."""
+        dropped = self._task.engine.dropped
+        return (MissingValues(self.program.rules[0], "", dropped),) if dropped else ()
 
     def collect(self, predicates: Sequence[str]) -> dict[str, list[Part]]:
         """Send all stored facts to the task after the owners, and return them there, with the aliases."""

@@ -496,6 +496,7 @@ DOES_NOT_HOLD: Final = "E655"
 NOT_EXPLAINED: Final = "E656"
 NOT_WHY_NOT: Final = "E657"
 BAD_PATTERN: Final = "E685"
+ROWS_DROPPED: Final = "W601"
 
 REASONING_MEANINGS: Final = {
     INCONSISTENT: "`bottom()` is derived or explicit: the facts are inconsistent",
@@ -549,6 +550,7 @@ REASONING_MEANINGS: Final = {
     NOT_EXPLAINED: "an explanation that is not supported",
     NOT_WHY_NOT: "a question why not that is not about a single fact, or about one that holds",
     BAD_PATTERN: "a regular expression that RE2 does not support",
+    ROWS_DROPPED: "rows that derive nothing because a function has no value for them",
 }
 
 

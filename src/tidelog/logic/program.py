@@ -257,6 +257,15 @@ class Rule:
         """Whether the rule uses temporal operators."""
         return False
 
+    def place_of(self, literal: Literal) -> Span | None:
+        """Return the span of a literal of the body, else that of the rule."""
+        places = dict(self.places)
+        candidates: tuple[Literal, ...] = (literal,)
+        if isinstance(literal, Assignment):
+            sides = literal.variable, literal.expression
+            candidates = (literal, Comparison("=", *sides), Comparison("=", *reversed(sides)))
+        return next((places[each] for each in candidates if each in places), self.span)
+
 
 @dataclass(frozen=True, slots=True)
 class MetricRule(Rule):

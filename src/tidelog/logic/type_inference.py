@@ -290,7 +290,7 @@ class _Rule:
         else:
             message = f"`{exact(term.value)}` never matches: {column} holds {written(types)}"
             help = _other_form(term.value, types)
-        self._warn(message, self._place(literal), help)
+        self._warn(message, self.rule.place_of(literal), help)
 
     # ---- tests and assignments
 
@@ -320,7 +320,7 @@ class _Rule:
                     f"the negation always holds: `{label}` is {written(held)}, "
                     f"{self.columns_of.written(atom, position)} holds {written(types)}"
                 )
-                self._warn(message, self._place(literal), None)
+                self._warn(message, self.rule.place_of(literal), None)
                 return
 
     def _assign(self, assignment: Assignment) -> bool:
@@ -344,7 +344,7 @@ class _Rule:
             can_hold = are_comparable(left, right)
         if not can_hold:
             message = f"the comparison never holds: {written(left)} {comparison.operator} {written(right)}"
-            self._warn(message, self._place(comparison), _converted(comparison, left, right))
+            self._warn(message, self.rule.place_of(comparison), _converted(comparison, left, right))
         return can_hold
 
     def _condition(self, literal: Literal, expression: Apply, is_negated: bool) -> bool:
@@ -357,7 +357,7 @@ class _Rule:
             self.variables[variable] = before & types_of_kinds(function.kinds)
             if before and not self.variables[variable]:
                 message = f"`{function.name}` never holds: `?{variable.name}` is {written(before)}"
-                self._warn(message, self._place(literal), None)
+                self._warn(message, self.rule.place_of(literal), None)
                 return False
         return bool(types)
 
@@ -398,7 +398,7 @@ class _Rule:
         types = function.types  # a lazy function accepts arguments without a value
         result = types.gives(arguments) if function.lazy else types.result(arguments)
         if result and expression.function in DIVISIONS and _is_zero(expression.arguments[1]):
-            self._warn("division by zero never has a value", self._place(literal), None)
+            self._warn("division by zero never has a value", self.rule.place_of(literal), None)
             return NEVER
         if not result and all(arguments):
             self._warn_of_arguments(expression, arguments, literal)
@@ -417,7 +417,7 @@ class _Rule:
             message = "division by zero never has a value"
         else:
             message = f"`{failing.function}` never has a value for {_shown_arguments(failing)}"
-        self._warn(message, self._place(literal), None)
+        self._warn(message, self.rule.place_of(literal), None)
         return NEVER
 
     def _warn_of_arguments(self, expression: Apply, arguments: Sequence[Types], literal: Literal) -> None:
@@ -430,21 +430,12 @@ class _Rule:
                     f"`{function.name}` never has a value: argument {position + 1} is {written(types)}, "
                     f"and it takes {written(accepted)}"
                 )
-                self._warn(message, self._place(literal), None)
+                self._warn(message, self.rule.place_of(literal), None)
 
     # ---- warnings
 
     def _warn(self, message: str, span: Span | None, help: str | None) -> None:
         self._found.append(Diagnostic(codes.NEVER_MATCHES, message, span, help, severity=Severity.WARNING))
-
-    def _place(self, literal: Literal) -> Span | None:
-        """Return the span of a literal, else that of its rule."""
-        places = dict(self.rule.places)
-        candidates: tuple[Literal, ...] = (literal,)
-        if isinstance(literal, Assignment):
-            sides = literal.variable, literal.expression
-            candidates = (literal, Comparison("=", *sides), Comparison("=", *reversed(sides)))
-        return next((places[each] for each in candidates if each in places), self.rule.span)
 
 
 def _binding_atoms(literal: Literal) -> Iterator[Atom]:

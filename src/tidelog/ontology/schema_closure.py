@@ -11,9 +11,9 @@ from typing import Final
 from tidelog.data.columns import Batch, column_of_values
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.rows import Columns
+from tidelog.engine.columnar.engine import settings_of
 from tidelog.engine.events import Audience
 from tidelog.engine.fixpoint import derive
-from tidelog.engine.registry import settings_of
 from tidelog.io.data_file import data_file
 from tidelog.io.reader import read
 from tidelog.logic.program import Atom, Constant, Predicate, Program, Term, Variable, facts_by_predicate

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.rows import Rows
+from tidelog.engine.events import Audience, Tally, ValuesMissing
 from tidelog.engine.fixpoint import derive
 from tidelog.errors import Inconsistent, counted
 from tidelog.logic.program import BOTTOM, Atom, Fact, Query, Rule
@@ -46,7 +47,11 @@ class Magic:
             add_facts(program.seeds, engine)
             context.notes[DERIVED] = program
             numbers = {id(rule): number for number, rule in enumerate(program.rules)}
-            derive(engine, strata(program.rules), numbers, context.listen, context.check, context.modules)
+            tally, dropped = Tally(), engine.dropped
+            listen = Audience([context.listen, tally])
+            derive(engine, strata(program.rules), numbers, listen, context.check, context.modules)
+            if engine.dropped != dropped:
+                _report_missing(program, tally, context)
             if context.is_constrained and engine.storage.size(MAGIC_BOTTOM):
                 raise Inconsistent(describe_bottom(context.program))
             return engine.storage.rows(MAGIC_ANSWERS)
@@ -54,6 +59,16 @@ class Magic:
     def explain(self, query: Query, context: QueryContext) -> str:
         """The patterns that the query requests, and the predicates that are derived in full."""
         return described(rewritten(query, context), context)
+
+
+def _report_missing(program: Rewritten, tally: Tally, context: QueryContext) -> None:
+    """Report which rows the rules have dropped because a function had no value."""
+    from tidelog.engine.missing_values import find_missing
+
+    failing = [program.rules[number] for number in sorted(tally.rules) if tally.rules[number].no_value]
+    missing = find_missing(failing, context.engine)
+    if missing:
+        context.listen(ValuesMissing(missing))
 
 
 def rewritten(query: Query, context: QueryContext) -> Rewritten:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.data.relation import Relation
-from tidelog.engine.events import StrategyChosen
+from tidelog.engine.events import MissingValues, StrategyChosen, ValuesMissing
 from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, SourceText
 from tidelog.logic.functions.builtins import Overflow
 from tidelog.logic.program import Predicate, Program, Query
@@ -70,8 +70,10 @@ class Asker:
 
     def query(self, text: str, strategy: str, limit: int | None) -> Relation:
         """Return the answers to a query."""
-        query = self._requested(text)
+        query, dropped = self._requested(text), self._begin_counting()
         timed = self._timed_answer(query)
+        if timed is not None:
+            self._report_missing(query, dropped)
         if timed is not None:
             return timed if limit is None else timed.sorted().head(limit)
         found: list[Answers] = []
@@ -109,6 +111,7 @@ class Asker:
 
     def _found(self, query: Query, strategy: str) -> Generator[Answers]:
         """Yield the answers in parts, as the strategy finds them."""
+        dropped = self._begin_counting()
         place, choice = self._chosen(strategy, query)
         self._strategies.are_tables_wanted |= strategy == strategies.STREAMED
         self._runtime.tell(StrategyChosen(choice.strategy, choice.reason))
@@ -118,6 +121,28 @@ class Asker:
         finally:
             rewritten = place.notes.get(DERIVED)
             self._last = None if rewritten is None else (self._program.current, rewritten)
+        self._report_missing(query, dropped, place)
+
+    def _begin_counting(self) -> int:
+        """Forget the rows that were dropped for want of a value; return how many ever were."""
+        self._runtime.statistics.missing = ()
+        return self._engine.dropped
+
+    def _report_missing(self, query: Query, dropped: int, place: QueryContext | None = None) -> None:
+        """Report which rows were dropped since a count of them, as far as that has not been reported."""
+        now = self._engine.dropped
+        if now == dropped:
+            return
+        missing: tuple[MissingValues, ...] = ()
+        looked_up = place is not None and place.look_up is None
+        if place and looked_up and (self._derived.is_materialised or not place.derived_in(query)):
+            from tidelog.engine.missing_values import find_missing
+
+            missing = find_missing([query.rule], self._engine)
+        if not (missing or self._runtime.statistics.missing):  # the strategy does not say where
+            missing = (MissingValues(query.rule, "", now - dropped, place=query.rule.span),)
+        if missing:
+            self._runtime.tell(ValuesMissing(missing))
 
     def _guarded(self, query: Query, find: Callable[[], Any]) -> Any:
         """Return what a function finds within the limits."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from tidelog.data.rows import Rows, distinct, select, without
-from tidelog.engine.events import Notice
+from tidelog.engine.events import MissingValues, Notice, ValuesMissing
 from tidelog.engine.flags import Flag
 from tidelog.engine.interrupts import INTERRUPTS
 from tidelog.errors import Diagnostic, ProgramError, Severity
@@ -38,6 +38,7 @@ from tidelog.reasoner.runtime import (
     OpenTransaction,
     PendingUpdate,
     SharedParts,
+    missing_after,
     run,
     within_limits,
 )
@@ -79,6 +80,7 @@ class PendingCommit(PendingUpdate):
     needs: Needs
     start: float
     notices: tuple[Diagnostic, ...] = ()
+    dropped: int = 0  # rows that plans had dropped before it
     delta: Delta = field(init=False)
 
 
@@ -173,9 +175,9 @@ class Committer:
             (self._append_to_store, needs.store),
         )
         applying = (
-            (self._applier.maintain, self._advance_time(accepting))
+            (self._applier.maintain, self._report_missing, self._advance_time(accepting))
             if needs.times and not needs.dry_run
-            else (self._applier.maintain, *accepting)
+            else (self._applier.maintain, self._report_missing, *accepting)
         )
         changing = _needed(
             (self._drain_streams, needs.open_streams),
@@ -280,6 +282,7 @@ class Committer:
 
         tally.clear()
         tally.derived = derived
+        commit.dropped = self._engine.dropped
         commit.on_rollback(restore)
 
     def _define_relations(self, commit: PendingCommit) -> None:
@@ -295,6 +298,29 @@ class Committer:
         step = commit.step
         commit.step = self._demands.step(step.update, step.before, step.after)
 
+    def _report_missing(self, commit: PendingCommit) -> None:
+        """Report which rows the change has brought that rules drop because a function has no value."""
+        if self._engine.dropped == commit.dropped:
+            return
+        self._tell_missing(commit, missing_after(commit.step, commit.net, self._runtime))
+
+    def _report_missing_over_time(self, commit: PendingCommit) -> None:
+        """Report which rows rules over time drop, of those that drop more than before."""
+        if self._engine.dropped == commit.dropped:
+            return
+        from tidelog.temporal.body_evaluation import find_missing_over_time
+
+        missing = find_missing_over_time(commit.change.program.timed_rules, self._time.store)
+        self._tell_missing(commit, self._runtime.grown(missing))
+
+    def _tell_missing(self, commit: PendingCommit, missing: tuple[MissingValues, ...]) -> None:
+        from tidelog.engine.missing_values import describe_missing
+
+        commit.dropped = self._engine.dropped
+        if missing:
+            self._runtime.tell(ValuesMissing(missing))
+            commit.notices += tuple(describe_missing(missing, Writing.of(commit.change.program)))
+
     def _advance_time(self, accepting: tuple[Stage, ...]) -> Stage:
         """Return the stage for facts that hold at times; it is undone if one of the others raises."""
 
@@ -303,6 +329,7 @@ class Committer:
             programs = self._program.current, change.program
 
             def accept() -> None:
+                self._report_missing_over_time(commit)
                 for stage in accepting:
                     stage(commit)
 

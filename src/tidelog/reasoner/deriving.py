@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tidelog.data.rows import Rows, total
-from tidelog.engine.events import FactsRemoved
+from tidelog.engine.events import FactsRemoved, ValuesMissing
 from tidelog.engine.fixpoint import derive
 from tidelog.errors import Inconsistent
 from tidelog.logic.program import BOTTOM, Program, Rule
@@ -45,6 +45,7 @@ class Deriver:
         self._lock = shared.lock
         self._modules = shared.settings.keeps_closures
         self._processes = processes  # that derive, instead of this one
+        self._dropped_elsewhere = 0  # rows that these have dropped for want of a value
 
     def materialise(self) -> None:
         """Derive everything; raise `Inconsistent` if `bottom()` holds."""
@@ -105,6 +106,7 @@ class Deriver:
         runtime, state, time = self._runtime, self._program, self._time
         self._strategies.drain()
         runtime.statistics.clear()
+        dropped = self._engine.dropped
         limits = runtime.limits()
         with limits.guarding():
             if self._demands.are_there:
@@ -127,7 +129,29 @@ class Deriver:
                     self._derive(False)
                 if state.current.timed:
                     time.derive(state.current, len(state.strata), runtime.tell, limits.check)
+            if self._dropped_elsewhere or self._engine.dropped != dropped:
+                self._report_missing()
         self._keep_by_rules()
+
+    def _report_missing(self) -> None:
+        """Report which rows rules have dropped because a function had no value."""
+        from tidelog.engine.missing_values import find_missing
+
+        rules, counts = self._program.whole.rules, self._runtime.statistics.rules
+        timed = self._program.current.timed
+        if self._dropped_elsewhere or self._time.periodic is not None:  # it is not known which rules did
+            failing = list(rules)
+        else:
+            failing = [rules[number] for number in sorted(counts) if counts[number].no_value]
+        missing = find_missing([rule for rule in failing if rule.head.predicate not in timed], self._engine)
+        if timed:
+            from tidelog.temporal.body_evaluation import find_missing_over_time
+
+            over_time = [rule for rule in failing if rule.head.predicate in timed]
+            missing += find_missing_over_time(over_time, self._time.store)
+        self._runtime.grown(missing)
+        if missing:
+            self._runtime.tell(ValuesMissing(missing))
 
     def _forget_derived(self, is_needed: bool) -> None:
         """Delete derived facts, if that is needed or some are tombstones."""
@@ -214,7 +238,7 @@ class Deriver:
         from tidelog.engine.exchange.processes import derive
 
         engine, runtime = self._engine, self._runtime
-        return derive(
+        found, task = derive(
             program,
             [*((name, *engine.storage.rows(name)) for name in program.predicates), *more],
             engine.storage.dictionary,
@@ -223,6 +247,8 @@ class Deriver:
             max_facts=runtime.max_facts,
             make=make,
         )
+        self._dropped_elsewhere = task.dropped
+        return found, task
 
     def _store_derived(self, found: Mapping[str, Any]) -> None:
         """Store facts that were derived in other processes, except those that are explicit here."""

@@ -15,10 +15,9 @@ from tidelog import maintenance
 from tidelog.data.columns import Batch
 from tidelog.data.relation import Relation
 from tidelog.data.rows import Rows
-from tidelog.engine import registry as engines
+from tidelog.engine.columnar.engine import EngineSettings, settings_of
 from tidelog.engine.events import Listener
 from tidelog.engine.interrupts import Lock, locked, made_once
-from tidelog.engine.registry import EngineSettings
 from tidelog.errors import Diagnostic, counted
 from tidelog.io.rejects import OnError, RejectedRows
 from tidelog.logic.intervals import Point
@@ -123,7 +122,7 @@ class Reasoner:
         self._lock = lock = Lock()
         self._subscriptions = subscriptions = Subscriptions(lock)
         binary = sum(predicate.arity == 2 for predicate in program.predicates.values())
-        self._engine = held = engines.settings_of(engine).make(threads, binary)
+        self._engine = held = settings_of(engine).make(threads, binary)
         held.storage.dictionary.lock = lock
         self.runtime = runtime = Runtime(held, listeners, timeout, max_facts)
         self.statistics = runtime.statistics
@@ -583,5 +582,5 @@ def check_choices(
 ) -> None:
     """Raise `ProgramError` unless a reasoner can be made with these; does not make one."""
     treatments.check_name(equality)
-    engines.settings_of(engine)
+    settings_of(engine)
     maintenance.check_names(maintainer, marking)

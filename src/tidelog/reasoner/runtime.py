@@ -4,7 +4,7 @@ Mutates itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import field
 from functools import partial
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tidelog import maintenance
 from tidelog.data.rows import Rows, concatenate, total, without
-from tidelog.engine.events import Audience, Listener, Tally
+from tidelog.engine.events import Audience, Listener, MissingValues, Tally, ValuesMissing
 from tidelog.engine.interrupts import INTERRUPTS, Limits, Lock, made_once
 from tidelog.errors import Diagnostic, EvaluationError, TidelogError
 from tidelog.errors.codes import NOT_RECOVERED
@@ -57,6 +57,13 @@ class Runtime:
         self.max_facts = max_facts
         self.started: float | None = None
         self._check: Callable[[], None] = _proceed
+        self._missing: dict[tuple[object, str], int] = {}  # rows without a value, when they were last counted
+
+    def grown(self, missing: Sequence[MissingValues]) -> tuple[MissingValues, ...]:
+        """Return those with more rows than when all rows were last counted, and remember these counts."""
+        before = self._missing
+        self._missing = {(each.place, each.function): each.rows for each in missing}
+        return tuple(each for each in missing if each.rows > before.get((each.place, each.function), 0))
 
     def limits(self) -> Limits:
         """Return the limits of what begins now, which the engine checks from now on."""
@@ -309,6 +316,19 @@ class SharedParts:
     lock: Lock
 
 
+def missing_after(step: QueryStep, net: NetChange, runtime: Runtime) -> tuple[MissingValues, ...]:
+    """Return what rules drop, for want of a value, of the rows that an update has brought."""
+    from tidelog.engine.missing_values import find_missing, find_missing_in_change
+
+    engine, update = runtime.engine, step.update
+    if ALIAS in step.after.predicates:  # the net change is not of the relations that rules read
+        return runtime.grown(find_missing(step.after.rules, engine))
+    added = frozenset(update.rules_added)
+    kept = (rule for rule in step.after.rules if rule not in added)
+    in_change = find_missing_in_change(kept, net.added, net.removed, engine)
+    return (*find_missing(update.rules_added, engine), *in_change)
+
+
 class Applier:
     """The maintainer at work, for the program and for kept queries alike."""
 
@@ -318,7 +338,7 @@ class Applier:
         self._program = shared.program
         self._demands = shared.demands
         self._recovery = shared.recovery
-        self._keep_stages = (within_limits(shared.runtime, (self.maintain, self._check_kept_queries)),)
+        self._keep_stages = (within_limits(shared.runtime, (self._keep, self._check_kept_queries)),)
 
     @made_once
     def maintainer(self) -> Maintainer:
@@ -346,6 +366,16 @@ class Applier:
     def keep(self, step: QueryStep) -> None:
         """Apply what kept queries need, all of it or nothing."""
         self._recovery.whole(lambda opened: run(PendingUpdate(step), self._keep_stages))
+
+    def _keep(self, pending: PendingUpdate) -> None:
+        """Apply what kept queries need, and report the rows that it has dropped for want of a value."""
+        engine = self._runtime.engine
+        dropped = engine.dropped
+        self.maintain(pending)
+        if engine.dropped != dropped:
+            missing = missing_after(pending.step, pending.net, self._runtime)
+            if missing:
+                self._runtime.tell(ValuesMissing(missing))
 
     def _check_kept_queries(self, pending: PendingUpdate) -> None:
         self._demands.check_consistency(self._program.effective)

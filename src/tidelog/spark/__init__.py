@@ -56,7 +56,7 @@ def __getattr__(name: str) -> Any:
 class _Module(ModuleType):
     def __call__(self, *arguments: object, **settings: object) -> NoReturn:
         """Say what to use instead of the settings of an engine, which this module was when it was called."""
-        from tidelog.engine.registry import retired
+        from tidelog.engine.columnar.engine import retired
 
         raise retired()
 

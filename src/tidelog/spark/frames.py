@@ -47,6 +47,7 @@ from tidelog.spark.worker import (
     ERRORS,
     FILE_READ,
     HIDDEN,
+    MISSING,
     NULLS,
     REJECTS,
     TAG,
@@ -62,6 +63,7 @@ SPECIAL = {
     REJECTS: ("place", "code", "reason", "row"),
     NULLS: ("predicate", "column", "nulls", "rows"),
     VIOLATIONS: ("code", "message"),
+    MISSING: ("function", "place", "rows", "first"),
     ERRORS: ("message",),
     COUNTS: ("counts",),
 }
@@ -183,6 +185,16 @@ class Derived(Mapping[str, DataFrame]):
         own = own.select("predicate", "column", "nulls", F.col("rows").cast("bigint"))
         every = reduce(DataFrame.unionAll, (each.input.nulls for each in self._passing.values()), own)
         return every.groupBy("predicate", "column", "nulls").agg(F.sum("rows").alias("rows"))
+
+    @property
+    def missing(self) -> DataFrame:
+        """How many rows rules drop because a function has no value, by its place, and the first of them.
+
+        Where Spark joins, it does not know: then there is none.
+        """
+        rows = self.only(MISSING, SPECIAL[MISSING])
+        sums = F.sum(F.col("rows").cast("bigint")).alias("rows"), F.min("first").alias("first")
+        return rows.groupBy("function", "place").agg(*sums)
 
     @cached_property
     def layout(self) -> dict[str, dict[str, str]]:
@@ -369,6 +381,12 @@ class Observed:
         return rows.observe(self._observation, F.array(*counts).alias(COUNTS))
 
     @property
+    def has_missing(self) -> bool:
+        """Whether tasks have dropped rows because a function had no value; wait for an action."""
+        items = self._observation.get[COUNTS]
+        return any(isinstance(item, str) and json.loads(item).get(MISSING) for item in items)
+
+    @property
     def get(self) -> dict[str, int]:
         """Return the counts by name; wait for an action."""
         totals = dict.fromkeys((*self._names, *(null_counter(*action) for action in self._nulls)), 0)
@@ -376,7 +394,7 @@ class Observed:
             counts = json.loads(item) if isinstance(item, str) else {item[0]: item[1]}
             for name, count in counts.items():
                 totals[name] = totals.get(name, 0) + count
-        return {self._names.get(name, name): count for name, count in totals.items()}
+        return {self._names.get(name, name): count for name, count in totals.items() if name != MISSING}
 
 
 def share_output_columns(outputs: Mapping[str, OutputSchema]) -> SharedColumns:

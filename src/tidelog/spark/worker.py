@@ -32,6 +32,7 @@ from tidelog.data.columns import HOLD_EMPTY_TEXT, Batch, policy
 from tidelog.data.relation import Relation, misfit_error
 from tidelog.data.typed_columns import Misfit, to_typed
 from tidelog.engine import exchange
+from tidelog.engine.events import MissingValues
 from tidelog.engine.exchange import Collision, Listener, Lost
 from tidelog.equality import distributed as equality
 from tidelog.errors import Diagnostic, Inconsistent, TidelogError, codes
@@ -42,6 +43,7 @@ from tidelog.logic.import_options import Nulls
 from tidelog.logic.program import BOTTOM, Program
 from tidelog.logic.type_inference import Schema
 from tidelog.logic.values import ColumnType
+from tidelog.plan.rule_text import Writing
 from tidelog.reasoner.constraints import told_apart, violated
 from tidelog.reasoner.explaining import MAGIC
 from tidelog.reasoner.reasoner import Reasoner
@@ -59,6 +61,7 @@ NONE = ""  # the tag of a row that makes the task run even if no input has rows
 NO_PREDICATE = " none"  # the tag of a row without a predicate
 # Outputs that are no predicates: no name of a predicate begins with a space.
 REJECTS, NULLS, VIOLATIONS, ERRORS, COUNTS = " rejects", " nulls", " violations", " errors", " counts"
+MISSING: Final = " missing"  # rows that were dropped because a function had no value
 FILES: Final = " files"  # the written files
 COLUMNS: Final = ("predicate", "file", "rows")  # the columns of `FILES`
 STATE = " state"  # in place of a predicate, for the store of a task's reasoner
@@ -173,7 +176,7 @@ class DerivationTask:
             reasoner = stored = open_store(path, self.program, later=True, **settings)
         reasoner.warn = _warned_by_the_driver
         self._load(reasoner, batches, rejects)
-        yield from self.with_counts(self.ask(reasoner), rejects)
+        yield from self.with_counts(self.ask(reasoner), rejects, lambda: reasoner.statistics.missing)
         if state is not None:
             stored.batches[state.app] = BatchId(state.app, state.number)
             stored.begin()
@@ -238,8 +241,13 @@ class DerivationTask:
         for table in _tables_of(batches):
             yield from columns.batches(table, label, rejects)
 
-    def with_counts(self, outputs: Iterator[OutputRows], rejects: CollectedRejects) -> Iterator[OutputRows]:
-        """Yield the rejected rows, then the outputs, then the counts of rows."""
+    def with_counts(
+        self,
+        outputs: Iterator[OutputRows],
+        rejects: CollectedRejects,
+        missing: Callable[[], Sequence[MissingValues]],
+    ) -> Iterator[OutputRows]:
+        """Yield the rejected rows, then the outputs, what is `missing` then, and the counts of rows."""
         counts = {REJECTS: len(rejects.collected)}
         if rejects.collected:
             yield self._texts(REJECTS, [list(column) for column in zip(*rejects.collected, strict=True)])
@@ -249,7 +257,18 @@ class DerivationTask:
             yield self._texts(NULLS, [list(column) for column in zip(*null_counts, strict=True)])
         counted = self._counted(outputs, counts)
         yield from counted if self.target is None else self._to_files(self.target, counted)
+        found = missing()
+        if found:
+            counts[MISSING] = sum(each.rows for each in found)
+            yield self._texts(MISSING, zip(*map(self._described, found), strict=True))
         yield self._texts(COUNTS, [[json.dumps(counts)]])
+
+    def _described(self, missing: MissingValues) -> tuple[str, str, str, str]:
+        """Return a function without a value: its name, its place, how many rows, and the first of them."""
+        from tidelog.engine.missing_values import first_row
+
+        place = Diagnostic("", "", missing.place).location or ""
+        return missing.function, place, str(missing.rows), first_row(missing, Writing.of(self.program))
 
     def _counted(self, outputs: Iterator[OutputRows], counts: dict[str, int]) -> Iterator[OutputRows]:
         """Yield the outputs, and count the rows of each."""
@@ -356,7 +375,7 @@ class BarrierTask:
             for columns, rows in self.task.read(batches, rejects):
                 _load_part(deriving, columns, _checked(rows, rejects))
             deriving.run()
-        yield from self.task.with_counts(self._outputs(deriving, program), rejects)
+        yield from self.task.with_counts(self._outputs(deriving, program), rejects, deriving.missing)
 
     def _settings(self, *names: str) -> dict[str, Any]:
         return {key: self.task.settings[key] for key in names if key in self.task.settings}

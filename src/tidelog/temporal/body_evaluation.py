@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from tidelog.data.rows import Rows, distinct
+from tidelog.engine.events import MissingValues
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.functions.builtins import Overflow
 from tidelog.logic.program import (
@@ -46,6 +48,7 @@ from tidelog.temporal.metric_rules import (
     Since,
     Test,
     chain,
+    compile_metric_rule,
     leaves,
 )
 from tidelog.temporal.timed_store import NO_FACTS, TimedStore
@@ -395,3 +398,33 @@ def _times(lists: IntervalLists, store: TimedStore) -> str:
     _, left, right = lists.rows()
     intervals = map(store.timeline.decode, left.tolist(), right.tolist())
     return intervals_text(intervals, len(left))
+
+
+# ---- rows that rules over time drop because a function has no value
+
+
+def find_missing_over_time(rules: Iterable[Rule], store: TimedStore) -> tuple[MissingValues, ...]:
+    """What rules over time drop at any time: a row is a combination of the values of variables."""
+    from tidelog.engine.missing_values import FindingRule, Search
+
+    evaluation = BodyEvaluation(store, ExpressionEvaluator(store.engine))
+    search = Search(store.engine)
+    for rule in rules:
+        finding = FindingRule.of(rule.body)
+        if finding is None:
+            continue
+        identity = store.engine.storage.dictionary.encode
+        looking = Rule(Atom(rule.head.predicate, ()), tuple(finding.body))
+        compiled = compile_metric_rule(looking, 0, store.timeline, identity)
+        found = [evaluation.whole(body).holding() for body in compiled.bodies]
+        known = set.intersection(*(set(part.names) for part in found))
+        bound = tuple(each for each in _variables(rule) if each.name in known)
+        names = (*bound, *finding.computed)
+        rows = [Rows(tuple(part.column(name.name) for name in names), len(part)) for part in found]
+        search.attribute(rule, finding, bound, distinct(rows))
+    return search.missing()
+
+
+def _variables(rule: Rule) -> tuple[Variable, ...]:
+    """The variables of a rule's positive atoms."""
+    return tuple(dict.fromkeys(each for atom in rule.positive for each in literal_variables(atom)))

@@ -24,6 +24,7 @@ import numpy as np
 from tidelog.data.columns import Batch, column_of_values
 from tidelog.data.relation import Relation, column_names
 from tidelog.data.rows import Ids
+from tidelog.engine.events import MissingValues
 from tidelog.engine.exchange import ExchangeTask, Mesh
 from tidelog.engine.exchange.tasks import TO_LAST, Extended, refused
 from tidelog.errors import Diagnostic
@@ -349,6 +350,16 @@ class TimedTask:
         return TimedRelation(
             predicate, names, tuple(columns), left, right, dictionary, self.timeline, INTERVAL
         )
+
+    @property
+    def dropped(self) -> int:
+        """How many rows all tasks have dropped for want of a value, once facts are collected."""
+        return self._task.dropped
+
+    def missing(self) -> tuple[MissingValues, ...]:
+        """Return how often functions had no value at this task: it does not find out which."""
+        dropped = self._task.engine.dropped
+        return (MissingValues(self.program.rules[0], "", dropped),) if dropped else ()
 
     def collect(self, predicates: Sequence[str]) -> dict[str, list[Any]]:
         """Send all facts of predicates to the task behind the owners; return them there, as ids.

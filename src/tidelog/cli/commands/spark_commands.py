@@ -122,6 +122,7 @@ def run(options: Namespace) -> int:
             answers = bound.query(frames, _body(query.text), "skip", _ignore_warnings)[ANSWERS]
             results.append(_result(query_name(query.text), answers, "query"))
         skipped = _report_rejects(files, derived, options, messages)
+        _report_missing(derived, messages)
     if results:
         print_results(results, Form("table", rows=form.rows) if options.output else form)
     report_statistics(options, choice, perf_counter() - start, facts, skipped)
@@ -151,6 +152,7 @@ def query(options: Namespace) -> int:
         result = _result(" ".join(options.query.split()), answers, "query")
         rows = answers.count() if options.stats is not None else 0
         skipped = _report_rejects(files, derived, options, messages)
+        _report_missing(derived, messages)
     print_result(result, form)
     report_statistics(options, ONE_QUERY, perf_counter() - start, {"answers": rows}, skipped)
     return 0
@@ -322,6 +324,16 @@ def _report_rejects(files: ProgramFrames, derived: Derived, options: Namespace, 
         pointer = f"; see {path}" if on_error is OnError.COLLECT else ""
         messages.say(f"skipped {counted(faults.skipped, 'row')} that could not be read{pointer}")
     return faults.skipped
+
+
+def _report_missing(derived: Derived, messages: Messages) -> None:
+    """Say which rows tasks have dropped because a function has no value."""
+    if not derived.observation.has_missing:
+        return
+    from tidelog.engine.missing_values import warn_of
+
+    rows = derived.missing.sort("place", "function").collect()
+    messages.diagnose(warn_of([(row["function"], row["place"], row["rows"], row["first"]) for row in rows]))
 
 
 # ---- `tidelog stream --engine spark`

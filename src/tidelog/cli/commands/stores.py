@@ -15,7 +15,7 @@ from tidelog.cli.output import Messages, show
 from tidelog.cli.program_sources import sandbox_of
 from tidelog.cli.results import Form, by_predicate, duration, print_lines, print_script
 from tidelog.cli.work import ProgressLine
-from tidelog.engine.events import Event, Notice
+from tidelog.engine.events import Event, Notice, ValuesMissing
 from tidelog.errors import DataError, Diagnostic, TidelogError, codes, counted, visible_lines
 from tidelog.pipeline.job import Job, Step
 from tidelog.pipeline.job_file import load_settings
@@ -27,6 +27,7 @@ from tidelog.pipeline.publishing import convert as convert_versions
 from tidelog.pipeline.publishing import delete_former, roll_back
 from tidelog.pipeline.version_folder import FAILED, Manifest, Store, store_of
 from tidelog.pipeline.versions import difference
+from tidelog.plan.rule_text import Writing
 from tidelog.publish import Published
 from tidelog.reasoner.delta import Delta, counts
 from tidelog.reasoner.store_repair import examine, export, repair
@@ -122,6 +123,11 @@ def _showing(job: Job, messages: Messages, steps: list[Step], logged: bool = Fal
         if isinstance(event, Notice):
             with progress.aside():
                 messages.say(event.text)
+        elif isinstance(event, ValuesMissing):
+            from tidelog.engine.missing_values import describe_missing
+
+            with progress.aside():
+                messages.diagnose(describe_missing(event.missing, Writing.of(job.program_as_written())))
 
     with ProgressLine(line, messages.quiet, logged) as progress:
         job.listeners.append(report)

@@ -1,8 +1,14 @@
-"""The columnar engine, put together: the one place that knows the concrete parts."""
+"""The columnar engine, put together: the one place that knows the concrete parts; and engines by name.
+
+`Reasoner(engine="columnar")` names an engine; `Reasoner(engine=settings)` describes one, by an object that
+has a name and makes it. An engine is registered in `ENGINES`, by one line.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 from tidelog.data.dictionary import Dictionary
 from tidelog.engine.columnar.closures.maintained_closures import ColumnarClosures
@@ -18,6 +24,8 @@ from tidelog.engine.columnar.transactions.rank_loop import ColumnarRankLoop
 from tidelog.engine.columnar.transactions.transactions import Transactions
 from tidelog.engine.interrupts import ActiveLimits
 from tidelog.engine.protocol import EngineParts
+from tidelog.errors import Diagnostic, ProgramError, suggest
+from tidelog.errors.codes import RETIRED, UNKNOWN_ENGINE
 from tidelog.records import dataclass
 
 # What each part knows of relations; everything else in a part stays when an engine is renewed.
@@ -61,6 +69,11 @@ class ColumnarEngine(EngineParts):
     catalog: Catalog
     workers: Workers
     bookkeeping: Bookkeeping
+
+    @property
+    def dropped(self) -> int:
+        """How many rows plans have dropped because a function had no value, since the engine was made."""
+        return self.workers.dropped
 
     def renew(self) -> None:
         """Forget all relations and whatever was made for them, in whatever state; values keep their ids."""
@@ -114,3 +127,56 @@ def make(threads: int | None = None, relations: int = 8) -> ColumnarEngine:
         workers=workers,
         bookkeeping=bookkeeping,
     )
+
+
+# ---- engines by name
+
+
+@runtime_checkable
+class EngineSettings(Protocol):
+    """What describes an engine, and makes it."""
+
+    @property
+    def name(self) -> str:
+        """The engine's name."""
+
+    def make(self, threads: int | None, relations: int) -> ColumnarEngine:
+        """Return an empty engine with this many threads, for about this many relations of two columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarSettings:
+    """All facts in this process."""
+
+    name: str = "columnar"
+
+    def make(self, threads: int | None, relations: int) -> ColumnarEngine:
+        """Return an empty engine."""
+        return make(threads, relations)
+
+
+ENGINES: dict[str, Callable[[], EngineSettings]] = {
+    "columnar": ColumnarSettings,
+}
+
+
+def settings_of(engine: str | EngineSettings) -> EngineSettings:
+    """Return the settings of an engine, the defaults if it is named only; raise ProgramError if unknown."""
+    if isinstance(engine, str) and engine in ENGINES:
+        return ENGINES[engine]()
+    if not isinstance(engine, str) and isinstance(engine, EngineSettings):
+        return engine
+    if engine == "spark":
+        raise retired()
+    help = suggest(str(engine), ENGINES) or f"choose one of {', '.join(ENGINES)}"
+    raise ProgramError(Diagnostic(UNKNOWN_ENGINE, f"unknown engine `{engine}`", help=help))
+
+
+def retired() -> ProgramError:
+    """Return the error that says what to use instead of the Spark engine that reasoners had."""
+    message = "the engine `spark` was removed: reasoners run in this process"
+    help = (
+        "a program is a function of DataFrames: `from tidelog import spark as ts`, then "
+        '`ts.derive(program, {"edge": frame})`, `ts.query`, `ts.explain`, `ts.maintain`'
+    )
+    return ProgramError(Diagnostic(RETIRED, message, help=help))

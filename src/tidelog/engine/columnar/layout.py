@@ -179,8 +179,9 @@ MOST_STEPS = 8190
     Z_MATCHES,
     Z_NEW,
     Z_NO_VALUE,  # rows dropped because a function had no value
+    Z_DROPPED,  # the same, by all plans that have run: never reset
     Z_BUDGET,  # matches until the plan pauses, for the clock and Ctrl-C
-    Z_SINK,  # what becomes of heads: INSERT, EMIT to the partitions of other threads, APPLY, SUPPORT, APPEND
+    Z_SINK,  # what becomes of heads: see below; EMIT hands them to the partitions of other threads
     Z_PARTS,
     Z_EMIT,  # address of the emitted rows, by partition
     Z_EMIT_CAPACITY,  # rows per partition
@@ -225,7 +226,7 @@ MOST_STEPS = 8190
     Z_SETTLED,  # of the journal, the first so many belong to settled sections
     Z_WISH,  # the table, index or entry that must be seen to
     Z_POSITION,
-) = range(61)
+) = range(62)
 INSERT, EMIT, APPLY, SUPPORT, APPEND = range(5)
 COUNT_NOTHING, COUNT_CLASS, COUNT_RANK = range(3)
 NOTE_NOTHING, NOTE_MARKS, NOTE_LINKS = range(3)

@@ -14,6 +14,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -24,7 +25,7 @@ from tidelog.data.columns import Batch, column_of_values
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.relation import Relation, column_names
 from tidelog.engine.columnar.engine import ColumnarEngine, make
-from tidelog.engine.events import Tally
+from tidelog.engine.events import MissingValues, Tally
 from tidelog.engine.exchange.ids import (
     PARTS,
     Counting,
@@ -102,6 +103,7 @@ class ExchangeTask:
         self._remote_facts = 0  # of other tasks
         self._extra_facts = 0  # of this task outside of its relations
         self._plan: Localised | None = None
+        self.dropped = 0  # rows that all tasks have dropped for want of a value, once facts are collected
 
     @property
     def is_owner(self) -> bool:
@@ -418,7 +420,27 @@ class ExchangeTask:
                     if frame.parts:
                         arrived = self._values.unpack(frame.parts, task)
                         collected[name] += [(rows.columns, rows.count) for rows in arrived]
+            self.dropped = sum(map(int, self.all_gather(str(self._engine.dropped).encode())))
             return collected
+
+    def missing(self) -> tuple[MissingValues, ...]:
+        """Return which rows of this task's part its rules have dropped because a function has no value.
+
+        Each row lies at one task, but for rows that lie at all of them: the first task returns those.
+        """
+        if not self.is_owner or not self._engine.dropped:
+            return ()
+        from tidelog.engine.missing_values import find_missing
+
+        copies = (*self.plan.copies.values(), *self.plan.auxiliaries.values())
+        divided = {copy.relation for group in copies for copy in group if copy.place is not EVERYWHERE}
+        local = [
+            replace(rule, span=reason.rule.span, places=reason.rule.places)
+            for reason in self.plan.reasons
+            for rule in reason.local
+            if self.mesh.number == 0 or not divided.isdisjoint(rule.read)
+        ]
+        return find_missing(local, self._engine)
 
     def shuffle(self, parts: Sequence[IdRows], place: Place) -> list[list[IdRows]]:
         """Send rows to the owners of a column after the derivation; return those that this task owns.

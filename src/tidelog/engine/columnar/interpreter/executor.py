@@ -134,6 +134,7 @@ class Executor:
         """Group the collected rows and insert one fact per group that has all its values."""
         dictionary = self.catalog.dictionary
         groups, missing = groups_with_values(root, self.storage.rows(root.input.relation), dictionary)
+        self.workers.add_dropped(missing)
         if root.after:
             outcome = self._compute_after(plan, root, groups)
             return replace(outcome, no_value=outcome.no_value + missing)

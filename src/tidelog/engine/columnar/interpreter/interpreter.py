@@ -83,6 +83,7 @@ from tidelog.engine.columnar.layout import (
     Z_BATCH,
     Z_BUDGET,
     Z_COUNT,
+    Z_DROPPED,
     Z_ENTRY,
     Z_EVALUATED,
     Z_FIRST,
@@ -433,6 +434,7 @@ def select_evaluated(words: Any, step: Any, level: Any, Z: Any) -> Any:
             filled += 1
         elif result[row] == NO_VALUE:
             Z[Z_NO_VALUE] += 1
+            Z[Z_DROPPED] += 1
     Z[Z_POSITION + level] = Z[Z_ROWS + level - 1]
     Z[Z_EVALUATED] = 0
     return filled

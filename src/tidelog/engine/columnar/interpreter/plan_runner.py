@@ -131,6 +131,15 @@ class Workers:
         """The state of the first workspace, which all plans over changes share."""
         return self.workspaces[0].state
 
+    @property
+    def dropped(self) -> int:
+        """How many rows were ever dropped because a function or an aggregate had no value."""
+        return sum(int(workspace.state[layout.Z_DROPPED]) for workspace in self.workspaces)
+
+    def add_dropped(self, groups: int) -> None:
+        """Count groups that were dropped because an aggregate had no value."""
+        self.state[layout.Z_DROPPED] += groups
+
 
 class Runner:
     """A plan that can be run any number of times."""
@@ -308,8 +317,11 @@ class ParallelRun:
                 workspace.emitted[:] = 0
             self.runner.check(self._found(base))
         close_gaps(head.descriptors, head.number, base, self._nexts(), BLOCK)
-        matches = sum(int(workspace.state[layout.Z_MATCHES]) for workspace in self.workspaces)
-        return PlanOutcome(matches, len(head) - base)
+        matches, no_value = (
+            sum(int(workspace.state[word]) for workspace in self.workspaces)
+            for word in (layout.Z_MATCHES, layout.Z_NO_VALUE)
+        )
+        return PlanOutcome(matches, len(head) - base, no_value)
 
     def _nexts(self) -> Words:
         """Return the next row that each thread may write."""

@@ -110,7 +110,8 @@ class ChangeExecutor:
     def aggregate(self, root: Aggregate, relation: str) -> RowSet:
         """Return one fact of the relation per group of the rows that are true in the root's input."""
         dictionary = self.catalog.dictionary
-        groups, _ = groups_with_values(root, self.storage.rows(root.input.relation), dictionary)
+        groups, missing = groups_with_values(root, self.storage.rows(root.input.relation), dictionary)
+        self.workers.add_dropped(missing)
         facts = heads(root, groups, dictionary)
         return self.transactions.facts(relation, *facts, True) if facts.count else EMPTY
 
