@@ -119,6 +119,7 @@ class ColumnarStorage(CatalogObserver):
         rows = rows[rows >= 0]
         table.flags[rows] = 0
         table.words[layout.DEAD] += len(rows)
+        table.edits += 1
         self.catalog.compact(table)
 
     def rows(self, relation: str) -> Rows:

@@ -73,6 +73,7 @@ class Table:
         self.rounds_of: tuple[int, frozenset[str]] = 0, frozenset()  # … in this epoch, of these relations
         self.is_pinned = False  # cached plans refer to this table
         self.log: Log | None = None
+        self.edits = 0  # how often rows were written or deleted other than by kernels
         self.constants = constants  # when rows were last appended
         self.descriptors[number] = 0
         self.descriptors[number, layout.ARITY] = arity
@@ -280,6 +281,7 @@ class Table:
         else:
             self.slots[:] = 0
         self.words[[layout.ROWS, layout.OLD_END, layout.CURRENT_END, layout.DEAD]] = 0
+        self.edits += 1
 
     def empty(self) -> None:
         """Delete all rows and release their memory; plans may go on to fill the table. It has no indexes."""
@@ -290,6 +292,7 @@ class Table:
         self.words[[layout.ROWS, layout.OLD_END, layout.CURRENT_END, layout.DEAD]] = 0
         self._publish_columns()
         self._make_set(0, FIRST_CAPACITY, self.dense_bytes)
+        self.edits += 1
         del held
 
     # ---- counters
@@ -356,6 +359,7 @@ class Table:
         """Insert rows; return how many were new."""
         if self.dead:
             raise AssertionError("rows are only inserted where none is dead")
+        self.edits += 1
         before = len(self)
         done = 0
         source = [np.ascontiguousarray(column, np.int32) for column in columns]
@@ -385,6 +389,7 @@ class Table:
         An empty table takes the arrays as its own columns, unless they are very short.
         """
         self.constants = constants
+        self.edits += 1
         used = len(self)
         if used or self.counters or count < FIRST_CAPACITY:
             self._drop_set()
