@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Any
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -17,15 +14,12 @@ from hypothesis import strategies as st
 import tidelog as tl
 from tests.maintenance.columnar import ColumnarBench
 from tests.maintenance.laboratory import Bench, Change, Facts, Laboratory, from_scratch
-from tests.maintenance.scripts import Script, stratified
+from tests.maintenance.scripts import stratified
 from tests.maintenance.sets import Row
-from tidelog.engine.columnar.transactions import aggregates as module
-from tidelog.engine.columnar.transactions import transactions
 from tidelog.errors import EvaluationError
 from tidelog.logic import values
 from tidelog.logic.program import Program, Rule
 from tidelog.logic.values import Kind, Value, integer
-from tidelog.maintenance.driver import Driver
 from tidelog.maintenance.registry import ALGORITHMS
 from tidelog.maintenance.task import Algorithm
 
@@ -35,7 +29,8 @@ DECLARED = """
     @declare low(g: any, a: any) . @declare high(g: any, a: any) . @declare joined(g: any, a: any) .
     @declare many(g: any, a: any, b: any, c: any, d: any) . @declare whole(a: any, b: any, c: any) .
     @declare twice(g: any, a: any, b: any) . @declare peak(a: any) . @declare long(g: any, k: any, a: any) .
-    @declare own(g: any, a: any) . @declare means(g: any, a: any, b: any) . @declare both(g: any, a: any, b: any) .
+    @declare own(g: any, a: any) . @declare means(g: any, a: any, b: any) .
+    @declare both(g: any, a: any, b: any) .
 """
 RULES = """
     total(?g, #sum(?v)) :- e(?g, ?v, _) .
@@ -67,39 +62,68 @@ def double(real: float) -> Value:
     return Value(Kind.DOUBLE, real + 0.0)
 
 
-def word(text: str) -> Value:
-    return values.string(text)
-
-
-# What a history draws its values from.
-Draw = Callable[[Random], Value]
-REALS = (0.1, -0.1, 0.0, 1e308, -1e308, 5e-324, 2.0**53, 1e22, 0.3, 1e16, -1e16)
+REALS = (0.1, -0.1, 0.0, 5e-324, 2.0**53, 1e22, 0.3, 1e16, -1e16, 1e308, -1e308)
 EDGES = (2**63 - 1, -(2**63), 2**62, -(2**62), -(2**63) + 1)
-INTEGERS: Draw = lambda chance: integer(chance.randint(-9, 9))
-DECIMALS: Draw = lambda chance: decimal(chance.randint(-999, 999), chance.randint(0, 4))
-MEANS: Draw = lambda chance: decimal(chance.randint(-(10**9), 10**9), chance.randint(0, 18))
-DOUBLES: Draw = lambda chance: double(chance.choice((*REALS[:3], *REALS[5:], chance.uniform(-9, 9))))
-LARGE_DOUBLES: Draw = lambda chance: double(chance.choice(REALS))
-INFINITE: Draw = lambda chance: double(chance.choice((math.inf, -math.inf)))
-EDGE: Draw = lambda chance: integer(chance.choice(EDGES))
-FINE: Draw = lambda chance: decimal(chance.choice(EDGES), chance.randint(0, 18))
-BIG: Draw = lambda chance: integer(10**30 + chance.randint(0, 2))
-TEXTS: Draw = lambda chance: word(chance.choice("abc"))
+
+
+# ---- what a history draws its values from
+
+
+def integers(chance: Random) -> Value:
+    return integer(chance.randint(-9, 9))
+
+
+def decimals(chance: Random) -> Value:
+    return decimal(chance.randint(-999, 999), chance.randint(0, 4))
+
+
+def long_decimals(chance: Random) -> Value:
+    return decimal(chance.randint(-(10**9), 10**9), chance.randint(0, 18))
+
+
+def doubles(chance: Random) -> Value:
+    return double(chance.choice((*REALS[:-2], chance.uniform(-9, 9))))
+
+
+def large_doubles(chance: Random) -> Value:
+    return double(chance.choice(REALS))
+
+
+def infinities(chance: Random) -> Value:
+    return double(chance.choice((math.inf, -math.inf)))
+
+
+def edges(chance: Random) -> Value:
+    return integer(chance.choice(EDGES))
+
+
+def decimal_edges(chance: Random) -> Value:
+    return decimal(chance.choice(EDGES), chance.randint(0, 18))
+
+
+def beyond(chance: Random) -> Value:
+    return integer(10**30 + chance.randint(0, 2))
+
+
+def texts(chance: Random) -> Value:
+    return values.string(chance.choice("abc"))
+
+
+Draw = Callable[[Random], Value]
+WELL_BEHAVED: Sequence[Sequence[Draw]] = ((integers,), (integers, decimals), (decimals, long_decimals))
 PALETTES: Sequence[Sequence[Draw]] = (
-    (INTEGERS,),
-    (INTEGERS, DECIMALS),
-    (DECIMALS, MEANS),
-    (DOUBLES,),
-    (INTEGERS, DECIMALS, DOUBLES),
-    (INTEGERS, INTEGERS, DOUBLES),
-    (INTEGERS, DOUBLES, LARGE_DOUBLES),
-    (INTEGERS, DOUBLES, INFINITE),
-    (INTEGERS, INTEGERS, INTEGERS, EDGE),
-    (DECIMALS, FINE, EDGE),
-    (INTEGERS, INTEGERS, BIG),
-    (INTEGERS, TEXTS),
-    (TEXTS,),
-    (INTEGERS, DECIMALS, DOUBLES, EDGE, TEXTS),
+    *WELL_BEHAVED,
+    (doubles,),
+    (integers, decimals, doubles),
+    (integers, integers, doubles),
+    (integers, doubles, large_doubles),
+    (integers, doubles, infinities),
+    (integers, integers, integers, edges),
+    (decimals, decimal_edges, edges),
+    (integers, integers, beyond),
+    (integers, texts),
+    (texts,),
+    (integers, decimals, doubles, edges, texts),
 )
 
 

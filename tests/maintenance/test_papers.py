@@ -14,7 +14,7 @@ from tidelog.engine import protocol
 from tidelog.engine.events import ChangePassed, StratumMaintained
 from tidelog.logic.conversions import exact, read_exact
 from tidelog.logic.program import Program
-from tidelog.maintenance.fp_update import FixpointUpdate, dependents, first_step
+from tidelog.maintenance.dred import FixpointUpdate, dependents, first_step
 from tidelog.maintenance.task import Task, insert
 
 Make = Callable[[Program, Facts], Bench]

@@ -21,9 +21,8 @@ from tidelog.maintenance.counting import (
     ForwardBackwardForward,
     RankCounting,
 )
-from tidelog.maintenance.dred import DeleteAndRederive
+from tidelog.maintenance.dred import DeleteAndRederive, FixpointUpdate
 from tidelog.maintenance.driver import Driver
-from tidelog.maintenance.fp_update import FixpointUpdate
 from tidelog.maintenance.maintainer import (
     Check,
     Factory,

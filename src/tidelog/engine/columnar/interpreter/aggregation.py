@@ -109,14 +109,19 @@ def collect(
     group: Sequence[Variable],
     aggregations: Sequence[Aggregation],
     dictionary: Dictionary,
+    are_counted: bool = False,
 ) -> tuple[Groups, list[tuple[Ids, Ids]]]:
-    """Return the groups, and for each aggregation its distinct rows: the numbers of their groups, and ids."""
+    """Return the groups, and for each aggregation its rows: the numbers of their groups, and ids.
+
+    Rows are distinct where it matters: for the least and greatest only if the rows of a value are counted.
+    """
     groups = number_groups([columns[variable] for variable in group], rows)
     collected = []
     for aggregation in aggregations:
         numbers, ids = groups.numbers, _column(aggregation.arguments[0], columns, rows, dictionary)
         arguments = [term for term in aggregation.arguments if isinstance(term, Variable)]
-        if aggregation.function not in EXTREMES and not columns.keys() <= {*group, *arguments}:
+        may_repeat = aggregation.function in EXTREMES and not are_counted
+        if not may_repeat and not columns.keys() <= {*group, *arguments}:
             distinct = distinct_rows([numbers, *(columns[variable] for variable in arguments)], rows)
             numbers, ids = numbers[distinct], ids[distinct]
         collected.append((numbers, ids))

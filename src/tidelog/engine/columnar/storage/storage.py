@@ -21,6 +21,7 @@ from tidelog.logic.values import Value
 
 NO_ROWS = np.zeros(0, np.int64)
 SAMPLE = 2048
+MOST_KEPT = 1 << 14  # rows of a temporary relation that is cleared, whose memory is used again
 MOST_EXPECTED = 1 << 20  # rows that a table makes room for before they are read: they may be duplicates
 
 
@@ -73,6 +74,13 @@ class ColumnarStorage(CatalogObserver):
     def clear(self, relation: str) -> None:
         """Delete all facts of a relation; prepared plans go on reading and filling it."""
         table = self.catalog.table(relation)
+        if (
+            len(table) > MOST_KEPT
+            and table.words[layout.SCRATCH]
+            and not self.catalog.has_index(table.number)
+        ):
+            table.empty()
+            return
         table.clear()
         self.catalog.rebuild_indexes(table.number)
 
