@@ -40,7 +40,7 @@ DECLARED = """
     @declare low(g: any, a: any) . @declare high(g: any, a: any) . @declare joined(g: any, a: any) .
     @declare many(g: any, a: any, b: any, c: any, d: any) . @declare whole(a: any, b: any, c: any) .
     @declare twice(g: any, a: any, b: any) . @declare peak(a: any) . @declare long(g: any, k: any, a: any) .
-    @declare own(g: any, a: any) . @declare means(g: any, a: any, b: any) .
+    @declare once(a: any, b: any) . @declare own(g: any, a: any) . @declare means(g: any, a: any, b: any) .
     @declare both(g: any, a: any, b: any) .
 """
 RULES = """
@@ -56,6 +56,7 @@ RULES = """
     peak(#sum(?t, ?g)) :- total(?g, ?t), ~n(?g) .
     long(?g, ?k, #sum(?w)) :- e(?g, ?v, ?k), ?w = STRLEN(STR(?v)) .
     own(?g, #sum(?g)) :- e(?g, _, _) .
+    once(#sum(2), #count(?g)) :- e(?g, _, ?k), ~n(?k) .
     means(?g, #avg(?v), #min(?k)) :- e(?g, ?v, ?k), ~f(?g, _) .
     both(?g, #sum(?v, ?k), #avg(?v, ?k)) :- e(?g, ?v, ?k) .
 """
@@ -410,6 +411,9 @@ def test_an_exchange_has_the_result_of_a_fold(function: str, seed: int, most: in
         saved = groups.accumulators.saved(some)
         groups.accumulators.reset(some)
         groups.accumulators.restore(saved)
+        if chance.random() < 0.2:
+            groups.accumulators.keep_only(np.arange(3))
+            groups.accumulators.fit(3)
 
 
 @pytest.mark.parametrize("function", ["min", "max"])

@@ -39,7 +39,7 @@ VACUUM_FROM = 4096  # groups from which those without rows are removed
 ONLY_TABLE = np.zeros(1, np.int64)  # the groups of a rule are the one table of a T of their own
 
 
-class Changes(NamedTuple):
+class RowExchange(NamedTuple):
     """Changed rows: the numbers of their groups, how many were gained (the others were lost), and columns."""
 
     groups: RowNumbers
@@ -191,14 +191,14 @@ class ColumnarAggregates(Participant, CatalogObserver):
             self._facts(aggregated.touched.predicate, keys, [], is_asked, create=True),
         )
 
-    def _changes(self, known: KnownGroups, atom: Atom, lost: RowSet, gained: RowSet) -> Changes:
+    def _changes(self, known: KnownGroups, atom: Atom, lost: RowSet, gained: RowSet) -> RowExchange:
         """Return the gained rows of a relation of changed rows, then the lost ones."""
         gained_rows, lost_rows = (facts.rows.get(atom.predicate, NO_ROWS) for facts in (gained, lost))
         rows = np.concatenate((gained_rows, lost_rows)) if len(lost_rows) else gained_rows
         table = self.catalog.table(atom.predicate)
         columns = {term: column[rows] for term, column in zip(atom.terms, table.columns, strict=True)}
         keys = [columns[variable] for variable in known.aggregated.rule.group]
-        return Changes(known.find(keys, len(rows)), len(gained_rows), columns)
+        return RowExchange(known.find(keys, len(rows)), len(gained_rows), columns)
 
     def _column(self, term: Term, columns: Mapping[Term, Ids], rows: int) -> Ids:
         if isinstance(term, Constant):
