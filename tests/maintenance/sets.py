@@ -15,7 +15,7 @@ import numpy as np
 
 from tidelog.engine.flags import PARTS, PRESENT, CounterKind, Effect, Flag, MarkConfig, MarkKind, Role, Where
 from tidelog.engine.interrupts import ActiveLimits
-from tidelog.engine.protocol import EngineParts, Facts
+from tidelog.engine.protocol import Aggregated, EngineParts, Facts
 from tidelog.logic.functions import builtins
 from tidelog.logic.functions.builtins import evaluate, holds
 from tidelog.logic.program import (
@@ -146,6 +146,7 @@ class SetEngine:
             plans=none,
             changes=own,
             change_plans=own,
+            aggregates=own,
             counters=own,
             replacement=none,
             limits=ActiveLimits(),
@@ -539,8 +540,28 @@ class SetEngine:
             for match in self._matches(plan.root.input, self._given(plan, Set(frozenset({head})))):
                 yield [(atom.relation, _ground(atom.terms, match.binding)) for atom in plan.root.atoms]
 
-    def aggregate(self, root: Aggregate, relation: str) -> Set:
-        """One fact of the relation per group of the rows that are true in the root's input."""
+    def exchange(self, aggregated: Aggregated, lost: Set, gained: Set) -> tuple[Set, Set, Set]:
+        """No group is known: all that have changed rows are to be folded."""
+        known, touched = self.state.flags[aggregated.touched.predicate], set()
+        terms = {atom.predicate: atom.terms for atom in aggregated.changed}
+        for relation, row in lost.members | gained.members:
+            binding: Binding = dict(zip(cast(Any, terms[relation]), row, strict=True))
+            touched.add((aggregated.touched.predicate, _ground(aggregated.touched.terms, binding)))
+        for _, group in touched:
+            known.setdefault(group, Flag.NONE)
+        return Set(), Set(), Set(frozenset(touched))
+
+    def forget(self, relation: str) -> None:
+        """Nothing is known."""
+
+    def fold(self, aggregated: Aggregated, keep: bool) -> Set:
+        """One fact for each group of the collected rows."""
+        rule, collected = aggregated.rule, aggregated.collected
+        scan = Scan(collected.predicate, Part.NOW, collected.terms)
+        root = Aggregate(scan, rule.group, rule.aggregations, (), rule.head.terms)
+        return self._folded(root, rule.head.predicate)
+
+    def _folded(self, root: Aggregate, relation: str) -> Set:
         groups: dict[Row, list[Binding]] = {}
         for match in self._matches(root.input, Set()):
             key = tuple(match.binding[variable] for variable in root.group)

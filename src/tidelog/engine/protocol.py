@@ -17,10 +17,10 @@ from tidelog.data.rows import Rows
 from tidelog.engine.events import PlanListener, PlanOutcome, RoundsRan
 from tidelog.engine.flags import CounterKind, Effect, Flag, MarkConfig, Where
 from tidelog.engine.interrupts import ActiveLimits
-from tidelog.logic.program import Rule
+from tidelog.logic.program import Atom, Rule
 from tidelog.logic.strata import Stratum
 from tidelog.logic.values import Value
-from tidelog.plan.algebra import Aggregate, ChangePlan, Part, RulePlan
+from tidelog.plan.algebra import ChangePlan, Part, RulePlan
 from tidelog.plan.join_order import Statistics
 from tidelog.records import dataclass
 from tidelog.rewrite.auxiliary_relations import ClosureModule
@@ -287,11 +287,36 @@ class ChangePlans(Protocol):
         Return the facts in those instances that were not CHECKED, and now are, and the heads that have one.
         """
 
-    def aggregate(self, root: Aggregate, relation: str) -> Facts:
-        """Return one fact of the relation per group of the rows that are true in the root's input.
 
-        Those that do not exist are inserted without flags.
+@dataclass(frozen=True, slots=True)
+class Aggregated:
+    """A rule that aggregates, whose head is the group and the results, and its temporary relations."""
+
+    rule: Rule
+    touched: Atom  # groups
+    collected: Atom  # all rows to aggregate of these groups
+    changed: tuple[Atom, ...]  # for each aggregation, distinct rows of group and arguments that changed
+
+
+class Aggregates(Protocol):
+    """What the groups of rules that aggregate came to, from one transaction to the next.
+
+    A group is known if its facts can be told from the rows that it loses and gains. A rule's rows are
+    exchanged whenever what it reads has changed. Facts that do not exist are inserted without flags.
+    """
+
+    def exchange(self, aggregated: Aggregated, lost: Facts, gained: Facts) -> tuple[Facts, Facts, Facts]:
+        """Take lost rows out of their groups, and put gained ones in; rows are facts of `changed`.
+
+        Return the facts of known groups that no longer hold, those that hold in their place, and the
+        groups that are not known, as facts of `touched`.
         """
+
+    def fold(self, aggregated: Aggregated, keep: bool) -> Facts:
+        """Return one fact for each group of the collected rows; `keep` says that it is known from now on."""
+
+    def forget(self, relation: str) -> None:
+        """Forget the groups of the rule whose head this relation is."""
 
 
 class Counters(Protocol):
@@ -501,6 +526,7 @@ class EngineParts:
     plans: Plans
     changes: FactChanges
     change_plans: ChangePlans
+    aggregates: Aggregates
     counters: Counters
     replacement: Replacement
     limits: ActiveLimits

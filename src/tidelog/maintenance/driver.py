@@ -253,8 +253,8 @@ class Driver:
             nothing = self.engine.changes.none()
             for section in Schedule(Revision({}, {}, missing), self._cache).sections:
                 task = self._task(section, nothing, nothing, nothing, nothing)
-                if section.is_aggregate:
-                    special_strata.maintain_aggregates(task)
+                if section.aggregated is not None:
+                    special_strata.maintain_aggregates(task, section.aggregated)
                 else:
                     task.run_all(MaintenanceStep.RULES_ADDED, special_strata.SEEN)
                 self.engine.changes.end_stratum(section.predicates)
@@ -473,8 +473,8 @@ class Driver:
 
 def _maintain_special(task: Task) -> None:
     """Maintain an aggregate or a closure."""
-    if task.section.is_aggregate:
-        special_strata.maintain_aggregates(task)
+    if task.section.aggregated is not None:
+        special_strata.maintain_aggregates(task, task.section.aggregated)
     else:
         special_strata.maintain_closure(task)
 

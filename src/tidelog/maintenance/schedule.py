@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum, strata
-from tidelog.maintenance.special_strata import aggregate_sources, temporary_relations
+from tidelog.maintenance.special_strata import aggregate_sources, aggregated_by, temporary_relations
 from tidelog.maintenance.step_plans import ChangePlanCache, MaintenanceStep, PlanSource, Sources, StratumPlans
 from tidelog.maintenance.task import ScheduledStratum
 from tidelog.records import dataclass
@@ -80,7 +80,9 @@ class Schedule:
     def relations(self) -> set[str]:
         """All that rules derive, on scratch paper too."""
         derived = {source.rule.head.predicate for source in self.sources}
-        return derived | self.section_of.keys() | self._auxiliary()
+        aggregated = (section.aggregated for section in self.sections if section.aggregated is not None)
+        temporary = {atom.predicate for each in aggregated for atom in temporary_relations(each)}
+        return derived | temporary | self.section_of.keys() | self._auxiliary()
 
     def _auxiliary(self) -> set[str]:
         """The relations that hold external pairs, even if no rule derives one."""
@@ -144,15 +146,16 @@ def _section(
         return tuple(PlanSource(rule, numbers[rule], own) for rule in stratum.rules if rule in numbers)
 
     unchanged, removed, added = map(sources, (revision.unchanged, revision.removed, revision.added))
-    aggregates = is_aggregate(stratum.rules)
+    aggregated = None
     for rule in stratum.rules:
         if is_auxiliary(rule.head.predicate):
             cache.engine.storage.define(rule.head.predicate, len(rule.head.terms))
-    if aggregates:
+    if is_aggregate(stratum.rules):
         (source,) = (*unchanged, *removed, *added)
-        for relation in temporary_relations(source.rule):
+        aggregated = aggregated_by(source.rule)
+        for relation in temporary_relations(aggregated):
             cache.engine.storage.define_temporary(relation.predicate, len(relation.terms))
-        plan_sources = aggregate_sources(source)
+        plan_sources = aggregate_sources(aggregated, source.number)
     elif closure is not None:
         plan_sources = {}
     else:
@@ -163,8 +166,8 @@ def _section(
         tuple(source.rule for source in (*unchanged, *removed)),
         tuple(source.rule for source in removed),
         tuple(source.rule for source in added),
-        aggregates,
         StratumPlans(cache, plan_sources),
+        aggregated,
         closure,
     )
 

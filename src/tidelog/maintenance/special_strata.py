@@ -8,12 +8,11 @@ from dataclasses import replace
 from itertools import pairwise
 
 from tidelog.engine.flags import Effect, Flag, Where
-from tidelog.engine.protocol import EngineParts, Facts
-from tidelog.logic.program import Atom, Rule
+from tidelog.engine.protocol import Aggregated, EngineParts, Facts
+from tidelog.logic.program import Atom, Rule, Term, Variable
 from tidelog.logic.strata import strata
 from tidelog.maintenance.step_plans import MaintenanceStep, PlanSource, Sources
 from tidelog.maintenance.task import Task
-from tidelog.plan.algebra import Aggregate, Part, Scan
 from tidelog.plan.change_plans import as_test
 from tidelog.plan.compile import collected_variables
 from tidelog.rewrite.auxiliary_relations import ClosureModule, recognise, rewrite, split_rule
@@ -22,90 +21,126 @@ from tidelog.rewrite.auxiliary_relations import ClosureModule, recognise, rewrit
 #
 # After Gupta, Mumick, Subrahmanian: Maintaining Views Incrementally, SIGMOD 1993.
 #
-# An auxiliary relation of `rewrite.auxiliary_relations` has one rule and is a separate stratum. Instances
-# of its body that were lost or gained name the groups that are touched; for these the rows to aggregate are
-# collected from what is true now. Both sets are temporary relations, which are cleared at the end.
+# An auxiliary relation of `rewrite.auxiliary_relations` has one rule and is a separate stratum. Each of its
+# aggregations folds the distinct rows of group and arguments that instances of the body give. Instances that
+# were lost or gained name the rows that may have changed; a row has changed if an instance gave it before and
+# none does now, or the other way round. The engine exchanges these rows in the groups that it knows. For the
+# others all rows are collected from what is true now. Rows and groups are in temporary relations, which are
+# cleared at the end; there the flags BEFORE and ALIVE say whether a row was given before, and is now.
 #
-# Invariant: a group that no changed instance belongs to keeps its fact.
+# Invariant: a group that no changed row belongs to keeps its fact.
 
 SEEN = Effect(Where(Flag.ALIVE, Flag.NONE), Flag.ALIVE, create=True)  # in temporary relations, once
+SEEN_BEFORE = Effect(Where(Flag.BEFORE, Flag.NONE), Flag.BEFORE, create=True)
 FORMER = Effect(Where(Flag.PENDING, Flag.NONE))
+NOT_NOW = Where(Flag.ALIVE, Flag.NONE)
+NOT_BEFORE = Where(Flag.BEFORE, Flag.NONE)
 
 
-def aggregate_sources(source: PlanSource) -> Sources:
+def aggregate_sources(aggregated: Aggregated, number: int) -> Sources:
     """Return the rules that maintain the single rule of an auxiliary relation."""
-    rule, number = source.rule, source.number
-    touched_rule = replace(rule, head=touched_groups(rule), group=(), aggregations=())
-    driven = frozenset({touched_rule.head.predicate})
-    collected = replace(touched_rule, head=collected_rows(rule))
-    body = (touched_rule.head, *(as_test(literal, rule.group) for literal in rule.body))
-    former = Rule(rule.head, (touched_rule.head, rule.head))
-    groups = (PlanSource(touched_rule, number, frozenset()),)
+    rule, touched = aggregated.rule, aggregated.touched
+    driven = frozenset({touched.predicate})
+    collected = replace(rule, head=aggregated.collected, group=(), aggregations=())
+    body = (touched, *(as_test(literal, rule.group) for literal in rule.body))
+    former = Rule(rule.head, (touched, rule.head))
+    rows = tuple(
+        PlanSource(replace(collected, head=atom), number, frozenset())
+        for atom in dict.fromkeys(aggregated.changed)
+    )
+    shared = tuple(each for each in rows if not _is_of_one_instance(each.rule))
     return {
-        MaintenanceStep.LOST: groups,
-        MaintenanceStep.LOST_UNDER_NEGATION: groups,
-        MaintenanceStep.GAINED: groups,
-        MaintenanceStep.GAINED_UNDER_NEGATION: groups,
+        MaintenanceStep.LOST: rows,
+        MaintenanceStep.LOST_UNDER_NEGATION: rows,
+        MaintenanceStep.GAINED: rows,
+        MaintenanceStep.GAINED_UNDER_NEGATION: rows,
+        MaintenanceStep.REDERIVE: shared,
+        MaintenanceStep.HELD: shared,
         MaintenanceStep.FORMER: (PlanSource(former, number, driven),),
         MaintenanceStep.INSERT: (PlanSource(replace(collected, body=body), number, driven),),
         MaintenanceStep.RULES_ADDED: (PlanSource(collected, number, frozenset()),),
     }
 
 
-def temporary_relations(rule: Rule) -> tuple[Atom, Atom]:
+def _is_of_one_instance(rule: Rule) -> bool:
+    """Return whether no two instances of a rule have the same head: it has all variables of the atoms."""
+    return {term for atom in rule.positive for term in atom.terms if isinstance(term, Variable)}.issubset(
+        rule.head.terms
+    )
+
+
+def aggregated_by(rule: Rule) -> Aggregated:
+    """Return a rule that aggregates, with its temporary relations."""
+    name = rule.head.predicate
+    changed: dict[frozenset[Term], Atom] = {}  # aggregations of the same arguments share their rows
+    atoms = []
+    for aggregation in rule.aggregations:
+        arguments = (term for term in aggregation.arguments if isinstance(term, Variable))
+        terms = tuple(dict.fromkeys((*rule.group, *arguments)))
+        atoms.append(changed.setdefault(frozenset(terms), Atom(f"{name} changed {len(changed)}", terms)))
+    collected = Atom(f"{name} collected", collected_variables(rule))
+    return Aggregated(rule, Atom(f"{name} touched", rule.group), collected, tuple(atoms))
+
+
+def temporary_relations(aggregated: Aggregated) -> Collection[Atom]:
     """Return the atoms of a rule's temporary relations."""
-    return touched_groups(rule), collected_rows(rule)
+    return dict.fromkeys((aggregated.touched, aggregated.collected, *aggregated.changed))
 
 
-def touched_groups(rule: Rule) -> Atom:
-    """Return the atom of the temporary relation that holds the groups which a change touches."""
-    return Atom(f"{rule.head.predicate} touched", rule.group)
-
-
-def collected_rows(rule: Rule) -> Atom:
-    """Return the atom of the temporary relation that holds the rows to aggregate."""
-    return Atom(f"{rule.head.predicate} collected", collected_variables(rule))
-
-
-def maintain_aggregates(task: Task) -> None:
+def maintain_aggregates(task: Task, aggregated: Aggregated) -> None:
     """Update an auxiliary relation so that it holds one fact per group of its rule's body."""
-    engine = task.engine
-    (rule,) = (*task.section.before, *task.section.added)
+    engine, relation = task.engine, aggregated.rule.head.predicate
+    if task.section.removed or task.section.added:
+        engine.aggregates.forget(relation)
     if task.section.removed:
-        engine.changes.mark(engine.changes.every(rule.head.predicate), clear=Flag.ALIVE)
-    elif task.section.added:
-        with _temporary(task, rule):
+        engine.changes.mark(engine.changes.every(relation), clear=Flag.ALIVE)
+        return
+    with _temporary(task, aggregated):
+        if task.section.added:
             task.run_all(MaintenanceStep.RULES_ADDED, SEEN)
-            engine.changes.mark(_aggregated(task, rule), set=Flag.ALIVE)
-    else:
-        with _temporary(task, rule):
-            _exchange(task, rule)
+            engine.changes.mark(engine.aggregates.fold(aggregated, keep=False), set=Flag.ALIVE)
+        else:
+            _exchange(task, aggregated)
 
 
-def _exchange(task: Task, rule: Rule) -> None:
-    """Replace the facts of affected groups."""
-    groups = task.changed(SEEN)
-    former = task.run(MaintenanceStep.FORMER, groups, FORMER)
-    task.run(MaintenanceStep.INSERT, groups, SEEN)
-    task.changes.mark(former, clear=Flag.ALIVE | Flag.PENDING)
-    task.changes.mark(_aggregated(task, rule), set=Flag.ALIVE)
+def _exchange(task: Task, aggregated: Aggregated) -> None:
+    """Replace the facts of groups whose rows have changed."""
+    aggregates, changes = task.engine.aggregates, task.changes
+    former, present, unknown = aggregates.exchange(aggregated, *_changed_rows(task))
+    if len(unknown):
+        former |= task.run(MaintenanceStep.FORMER, unknown, FORMER)
+        task.run(MaintenanceStep.INSERT, unknown, SEEN)
+        present |= aggregates.fold(aggregated, keep=True)
+    changes.mark(former, clear=Flag.ALIVE | Flag.PENDING)
+    changes.mark(present, set=Flag.ALIVE)
 
 
-def _aggregated(task: Task, rule: Rule) -> Facts:
-    """Return one fact for each group of the collected rows."""
-    rows = collected_rows(rule)
-    scan = Scan(rows.predicate, Part.NOW, rows.terms)
-    root = Aggregate(scan, rule.group, rule.aggregations, (), rule.head.terms)
-    return task.engine.change_plans.aggregate(root, rule.head.predicate)
+def _changed_rows(task: Task) -> tuple[Facts, Facts]:
+    """Return the rows that instances gave before and none does now, and those the other way round."""
+    select = task.changes.select
+    lost = task.run(MaintenanceStep.LOST, task.deleted, SEEN_BEFORE) | task.run(
+        MaintenanceStep.LOST_UNDER_NEGATION, task.inserted, SEEN_BEFORE
+    )
+    gained = task.run(MaintenanceStep.GAINED, task.inserted, SEEN) | task.run(
+        MaintenanceStep.GAINED_UNDER_NEGATION, task.deleted, SEEN
+    )
+    if len(lost) and len(gained):
+        lost, gained = select(lost, NOT_NOW), select(gained, NOT_BEFORE)
+    if task.section.plans[MaintenanceStep.REDERIVE]:
+        if len(task.run(MaintenanceStep.REDERIVE, lost, SEEN)):
+            lost = select(lost, NOT_NOW)
+        if len(task.run(MaintenanceStep.HELD, gained, SEEN_BEFORE)):
+            gained = select(gained, NOT_BEFORE)
+    return lost, gained
 
 
 @contextmanager
-def _temporary(task: Task, rule: Rule) -> Iterator[None]:
+def _temporary(task: Task, aggregated: Aggregated) -> Iterator[None]:
     """Clear the temporary relations after the block."""
     try:
         yield
     finally:
-        for atom in temporary_relations(rule):
+        for atom in temporary_relations(aggregated):
             task.engine.storage.clear(atom.predicate)
 
 

@@ -35,6 +35,7 @@ class MaintenanceStep(Enum):
     PROVE = "prove"
     RULES_REMOVED = "rules removed"
     RULES_ADDED = "rules added"
+    HELD = "held before"  # of aggregates: the given rows that an instance gave before
     FORMER = "former"  # of aggregates: the former facts of groups
 
 
@@ -56,6 +57,7 @@ MAKERS: Mapping[MaintenanceStep, Callable[[ChangePlanMaker], Iterable[ChangePlan
     MaintenanceStep.PROVE: ChangePlanMaker.prove,
     MaintenanceStep.RULES_REMOVED: lambda changes: (changes.every(Part.BEFORE),),
     MaintenanceStep.RULES_ADDED: lambda changes: (changes.every(Part.NOW),),
+    MaintenanceStep.HELD: lambda changes: (changes.rederive(Part.BEFORE),),
     MaintenanceStep.FORMER: ChangePlanMaker.insert,
 }
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from tidelog.engine.events import ChangePassed, Listener
 from tidelog.engine.flags import CounterKind, Effect, Flag, Role, Where
-from tidelog.engine.protocol import EngineParts, Facts
+from tidelog.engine.protocol import Aggregated, EngineParts, Facts
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
 from tidelog.maintenance.step_plans import Driven, MaintenanceStep, StratumPlans
@@ -30,14 +30,19 @@ class ScheduledStratum:
     before: tuple[Rule, ...]
     removed: tuple[Rule, ...]
     added: tuple[Rule, ...]
-    is_aggregate: bool
     plans: StratumPlans
+    aggregated: Aggregated | None = None  # if its one rule aggregates
     closure: ClosureModule | None = None  # if a structure maintains the one predicate, in place of rules
 
     @property
     def stratum(self) -> Stratum:
         """The stratum with its rules as they were; its predicates may depend on each other only later."""
         return Stratum(self.predicates, self.before, recursive=True)
+
+    @property
+    def is_aggregate(self) -> bool:
+        """Whether its one rule aggregates."""
+        return self.aggregated is not None
 
     @property
     def is_counted(self) -> bool:
@@ -140,15 +145,6 @@ class Task:
             self.run(MaintenanceStep.GAINED, self.inserted, effect)
             | self.run(MaintenanceStep.GAINED_UNDER_NEGATION, self.deleted, effect)
             | self.run_all(MaintenanceStep.RULES_ADDED, effect)
-        )
-
-    def changed(self, effect: Effect) -> Facts:
-        """Return the heads of all instances that broke or are new because of lower facts."""
-        return (
-            self.run(MaintenanceStep.LOST, self.deleted, effect)
-            | self.run(MaintenanceStep.LOST_UNDER_NEGATION, self.inserted, effect)
-            | self.run(MaintenanceStep.GAINED, self.inserted, effect)
-            | self.run(MaintenanceStep.GAINED_UNDER_NEGATION, self.deleted, effect)
         )
 
     def explicit(self) -> Facts:

@@ -43,7 +43,7 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.strata import cycles, order
 from tidelog.logic.values import Kind
-from tidelog.maintenance.special_strata import temporary_relations
+from tidelog.maintenance.special_strata import aggregated_by, temporary_relations
 from tidelog.query.kept_queries import KeptQuery
 from tidelog.rewrite.auxiliary_relations import is_auxiliary, split_rules
 from tidelog.store.forms import FormError
@@ -215,7 +215,7 @@ def arities_of(program: Program, queries: Iterable[KeptQuery]) -> dict[str, int]
     """Return the columns of all relations that a program and kept queries need, auxiliary ones too."""
     arities = {name: each.arity for name, each in program.predicates.items()}
     for rule in split_rules((*program.rules, *(each.rule for each in queries))):
-        atoms = (rule.head, *(temporary_relations(rule) if rule.aggregations else ()))
+        atoms = (rule.head, *(temporary_relations(aggregated_by(rule)) if rule.aggregations else ()))
         arities |= {atom.predicate: len(atom.terms) for atom in atoms}
     return arities
 

@@ -17,9 +17,9 @@ from tidelog.engine.columnar.interpreter.plan_runner import Workers
 from tidelog.engine.columnar.storage.catalog import Catalog
 from tidelog.engine.columnar.storage.rounds import ColumnarChangeLog, ColumnarRounds
 from tidelog.engine.columnar.storage.storage import ColumnarReplacement, ColumnarStorage
+from tidelog.engine.columnar.transactions.aggregates import ColumnarAggregates
 from tidelog.engine.columnar.transactions.change_runner import Bookkeeping, ChangeExecutor
-from tidelog.engine.columnar.transactions.counters import InstanceCounters
-from tidelog.engine.columnar.transactions.marks import ColumnarMarks
+from tidelog.engine.columnar.transactions.counters import ColumnarMarks, InstanceCounters
 from tidelog.engine.columnar.transactions.rank_loop import ColumnarRankLoop
 from tidelog.engine.columnar.transactions.transactions import Transactions
 from tidelog.engine.interrupts import ActiveLimits
@@ -47,6 +47,7 @@ STATE = {
     "bookkeeping": ("counters", "marks"),
     "counters": ("counts", "state", "_snapshots", "counted", "rounds"),
     "marks": ("_kept",),
+    "aggregates": ("_known", "_saved", "_tables", "_numbers", "_seen"),
     "closures": ("closed", "_used"),
 }
 
@@ -60,6 +61,7 @@ class ColumnarEngine(EngineParts):
     plans: Executor
     changes: Transactions
     change_plans: ChangeExecutor
+    aggregates: ColumnarAggregates
     counters: InstanceCounters
     replacement: ColumnarReplacement
     marks: ColumnarMarks
@@ -115,6 +117,7 @@ def make(threads: int | None = None, relations: int = 8) -> ColumnarEngine:
         plans=Executor(catalog, storage, rounds, workers),
         changes=transactions,
         change_plans=change_plans,
+        aggregates=ColumnarAggregates(catalog, storage, transactions),
         counters=counters,
         replacement=ColumnarReplacement(storage, rounds),
         limits=limits,

@@ -7,7 +7,7 @@ for the contracts of the methods.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import field
 from typing import Any
 
@@ -256,7 +256,7 @@ class ColumnarClosures(Participant, CatalogObserver):
             used.existing.append(closed.structure)
         return closed.structure
 
-    def on_commit(self) -> None:
+    def on_commit(self, changed: Collection[str]) -> None:
         """Keep the changes of the transaction to structures."""
         for structure in self._used.existing:
             structure.commit()

@@ -93,17 +93,38 @@ def aggregate(
 
     The given rows are distinct.
     """
-    groups = number_groups([columns[variable] for variable in group], rows)
+    groups, arguments = collect(columns, rows, group, aggregations, dictionary)
     result = {variable: columns[variable][groups.firsts] for variable in group}
+    for aggregation, (numbers, ids) in zip(aggregations, arguments, strict=True):
+        result[aggregation.variable] = fold(
+            aggregation.function, numbers, ids, len(groups.firsts), dictionary
+        )
+    return result
+
+
+def collect(
+    columns: dict[Variable, Ids],
+    rows: int,
+    group: Sequence[Variable],
+    aggregations: Sequence[Aggregation],
+    dictionary: Dictionary,
+    are_counted: bool = False,
+) -> tuple[Groups, list[tuple[Ids, Ids]]]:
+    """Return the groups, and for each aggregation its rows: the numbers of their groups, and ids.
+
+    Rows are distinct where it matters: for the least and greatest only if the rows of a value are counted.
+    """
+    groups = number_groups([columns[variable] for variable in group], rows)
+    collected = []
     for aggregation in aggregations:
-        function, numbers = aggregation.function, groups.numbers
-        ids = _column(aggregation.arguments[0], columns, rows, dictionary)
+        numbers, ids = groups.numbers, _column(aggregation.arguments[0], columns, rows, dictionary)
         arguments = [term for term in aggregation.arguments if isinstance(term, Variable)]
-        if function not in EXTREMES and not columns.keys() <= {*group, *arguments}:
+        may_repeat = aggregation.function in EXTREMES and not are_counted
+        if not may_repeat and not columns.keys() <= {*group, *arguments}:
             distinct = distinct_rows([numbers, *(columns[variable] for variable in arguments)], rows)
             numbers, ids = numbers[distinct], ids[distinct]
-        result[aggregation.variable] = _fold(function, numbers, ids, len(groups.firsts), dictionary)
-    return result
+        collected.append((numbers, ids))
+    return groups, collected
 
 
 # ---- groups
@@ -157,7 +178,7 @@ def _range(column: Ids) -> tuple[int, int]:
 # ---- folds
 
 
-def _fold(function: str, numbers: Ids, ids: Ids, groups: int, dictionary: Dictionary) -> Ids:
+def fold(function: str, numbers: Ids, ids: Ids, groups: int, dictionary: Dictionary) -> Ids:
     """Return the aggregate of the ids of each group."""
     if function == "count":
         return dictionary.encode_numbers(Kind.INTEGER, np.bincount(numbers, minlength=groups))
@@ -392,28 +413,41 @@ def finish_sums(sums: Any, is_mean: Any, kinds: Any, payloads: Any, extras: Any)
         if met & MET_DOUBLE:
             kinds[group] = DOUBLE
             continue
-        low = np.uint64(sums[group, SUM_LOW])
-        high = np.uint64(sums[group, SUM_HIGH])
-        is_negative = sums[group, SUM_HIGH] < 0
-        if is_negative:
-            high = ~high + np.uint64(low == ZERO)
-            low = ~low + ONE
-        limit = LARGEST + np.uint64(is_negative)
-        if is_mean:
-            low, high, more = divide(low, high, np.uint64(sums[group, SUM_COUNT]), limit)
-            scale += more
-            if scale < 0:
-                low *= TEN  # of a quotient of 19 digits, the last one lost: the divisor is at least 2
-                scale = np.int64(0)
-        if high != ZERO or low > limit:
-            kinds[group] = ASKED
-            continue
-        while scale > 0 and low % TEN == ZERO:
-            low //= TEN
-            scale -= 1
-        kinds[group] = DECIMAL if is_mean or met & MET_DECIMAL else INTEGER
-        payloads[group] = -np.int64(low) if is_negative else np.int64(low)
-        extras[group] = scale
+        kind, payload, extra = finished(
+            np.uint64(sums[group, SUM_LOW]),
+            sums[group, SUM_HIGH],
+            scale,
+            sums[group, SUM_COUNT],
+            (met & MET_DECIMAL) != 0,
+            is_mean,
+        )
+        kinds[group] = kind
+        payloads[group] = payload
+        extras[group] = extra
+
+
+@subroutine
+def finished(low: Any, above: Any, scale: Any, count: Any, has_decimals: Any, is_mean: Any) -> Any:
+    """The sum or mean of integers and decimals, from the halves of the sum: kind, payload and scale."""
+    high = np.uint64(above)
+    is_negative = above < 0
+    if is_negative:
+        high = ~high + np.uint64(low == ZERO)
+        low = ~low + ONE
+    limit = LARGEST + np.uint64(is_negative)
+    if is_mean:
+        low, high, more = divide(low, high, np.uint64(count), limit)
+        scale += more
+        if scale < 0:
+            low *= TEN  # of a quotient of 19 digits, the last one lost: the divisor is at least 2
+            scale = np.int64(0)
+    if high != ZERO or low > limit:
+        return np.int64(ASKED), np.int64(0), np.int64(0)
+    while scale > 0 and low % TEN == ZERO:
+        low //= TEN
+        scale -= 1
+    payload = -np.int64(low) if is_negative else np.int64(low)
+    return np.int64(DECIMAL if is_mean or has_decimals else INTEGER), payload, scale
 
 
 @subroutine
@@ -467,6 +501,7 @@ FRACTION = 4503599627370495
 HIDDEN_BIT = 4503599627370496
 INFINITE = 2047
 INFINITY = np.int64(9218868437227405312)  # its bits
+SIGN = np.int64(-9223372036854775808)
 
 
 @subroutine
@@ -533,21 +568,29 @@ def add_group(D: Any, ids: Any, begin: Any, end: Any, is_mean: Any, digits: Any)
         highest = max(highest, (position >> 5) + 2)
     if count == 0:
         return kind, np.int64(0)
+    payload = finished_digits(digits, lowest, highest, count if is_mean else np.int64(0))
+    for place in range(lowest - SPARE, highest + 2):
+        digits[place] = 0
+    if kind == DOUBLE and (payload & ~SIGN) == INFINITY:
+        kind = NOTHING
+    return kind, payload
+
+
+@subroutine
+def finished_digits(digits: Any, lowest: Any, highest: Any, divisor: Any) -> Any:
+    """The bits of the double nearest to a sum, or to a quotient where the divisor is not 0.
+
+    The digits from `lowest` to `highest` may have others than zeros; they are used up.
+    """
     highest += 1  # for carries
     is_negative = carry(digits, lowest, highest) < 0
     if is_negative:
         for place in range(lowest, highest + 1):
             digits[place] = -digits[place]
         carry(digits, lowest, highest)
-    rest = divide_digits(digits, lowest - SPARE, highest, count) if is_mean else np.int64(0)
+    rest = divide_digits(digits, lowest - SPARE, highest, divisor) if divisor > 0 else np.int64(0)
     payload = rounded(digits, lowest - SPARE, highest, rest)
-    for place in range(lowest - SPARE, highest + 1):
-        digits[place] = 0
-    if payload == INFINITY and kind == DOUBLE:
-        kind = NOTHING
-    if is_negative and payload != 0:
-        payload |= np.int64(-9223372036854775808)
-    return kind, payload
+    return payload | SIGN if is_negative and payload != 0 else payload
 
 
 @subroutine

@@ -187,6 +187,10 @@ class Catalog:
             self._indexes_of.setdefault(key.table, []).append(index)
         return index.number
 
+    def has_index(self, number: int) -> bool:
+        """Return whether the table with this number has an index."""
+        return number in self._indexes_of
+
     def rebuild_indexes(self, number: int) -> None:
         """Rebuild the indexes of the table with this number."""
         for index in self._indexes_of.get(number, ()):

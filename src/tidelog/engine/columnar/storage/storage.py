@@ -22,6 +22,7 @@ from tidelog.logic.values import Value
 NO_ROWS = np.zeros(0, np.int64)
 SAMPLE = 2048
 APPENDED_FROM = 4096  # rows of a batch for which it is worth looking for a key
+MOST_KEPT = 1 << 14  # rows of a temporary relation that is cleared, whose memory is used again
 MOST_EXPECTED = 1 << 20  # rows that a table makes room for before they are read: they may be duplicates
 
 
@@ -75,6 +76,13 @@ class ColumnarStorage(CatalogObserver):
     def clear(self, relation: str) -> None:
         """Delete all facts of a relation; prepared plans go on reading and filling it."""
         table = self.catalog.table(relation)
+        if (
+            len(table) > MOST_KEPT
+            and table.words[layout.SCRATCH]
+            and not self.catalog.has_index(table.number)
+        ):
+            table.empty()
+            return
         table.clear()
         self.catalog.rebuild_indexes(table.number)
 
@@ -161,6 +169,7 @@ class ColumnarStorage(CatalogObserver):
         rows = rows[rows >= 0]
         table.flags[rows] = 0
         table.words[layout.DEAD] += len(rows)
+        table.edits += 1
         self.catalog.compact(table)
 
     def rows(self, relation: str) -> Rows:

@@ -101,6 +101,7 @@ class Table:
         self.is_pinned = False  # cached plans refer to this table
         self.log: Log | None = None
         self.key: Key | None = None  # while rows are loaded, and no set of them is needed
+        self.edits = 0  # how often rows were written or deleted other than by kernels
         self.constants = constants  # when rows were last appended
         self.descriptors[number] = 0
         self.descriptors[number, layout.ARITY] = arity
@@ -305,11 +306,14 @@ class Table:
     def clear(self) -> None:
         """Delete all rows."""
         self.key = None
+        if not len(self):
+            return
         if self.words[layout.DENSE]:
             self.slots[self._positions()] = 0  # most of it may never have been touched
         else:
             self.slots[:] = 0
         self.words[[layout.ROWS, layout.OLD_END, layout.CURRENT_END, layout.DEAD]] = 0
+        self.edits += 1
 
     def empty(self) -> None:
         """Delete all rows and release their memory; plans may go on to fill the table. It has no indexes."""
@@ -320,6 +324,7 @@ class Table:
         self.words[[layout.ROWS, layout.OLD_END, layout.CURRENT_END, layout.DEAD]] = 0
         self._publish_columns()
         self._make_set(0, FIRST_CAPACITY, self.dense_bytes)
+        self.edits += 1
         del held
 
     # ---- counters
@@ -386,6 +391,7 @@ class Table:
         """Insert rows; return how many were new."""
         if self.dead:
             raise AssertionError("rows are only inserted where none is dead")
+        self.edits += 1
         before = len(self)
         done = 0
         source = [np.ascontiguousarray(column, np.int32) for column in columns]
@@ -420,6 +426,7 @@ class Table:
     def _append(self, columns: Sequence[Ids], count: int, constants: int, flags: int) -> None:
         self.constants = constants
         flags |= layout.TRUE
+        self.edits += 1
         used = len(self)
         if used or self.counters or count <= len(self.flags):
             self.drop_set()

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.interpreter.aggregation import groups_with_values, heads
 from tidelog.engine.columnar.interpreter.assemble import Assembled, assemble, marked_heads
 from tidelog.engine.columnar.interpreter.column_functions import PythonFunction
 from tidelog.engine.columnar.interpreter.interpreter import run_plan
@@ -21,11 +20,11 @@ from tidelog.engine.columnar.interpreter.plan_runner import BATCH, Workers, Work
 from tidelog.engine.columnar.storage.catalog import Catalog
 from tidelog.engine.columnar.storage.storage import ColumnarStorage
 from tidelog.engine.columnar.storage.table import Index
-from tidelog.engine.columnar.transactions.row_sets import EMPTY, RowNumbers, RowSet
+from tidelog.engine.columnar.transactions.row_sets import RowNumbers, RowSet
 from tidelog.engine.columnar.transactions.transactions import ChangeBuffers, Transactions
 from tidelog.engine.events import PlanListener, PlanOutcome
 from tidelog.engine.flags import UNMARKED, CounterKind, Effect, Flag, MarkConfig, Where
-from tidelog.plan.algebra import Aggregate, ChangePlan, Support
+from tidelog.plan.algebra import ChangePlan, Support
 from tidelog.records import dataclass
 
 SUPPORT_BATCH = 64  # one instance is searched for each fact: small batches, so that little is matched in vain
@@ -106,14 +105,6 @@ class ChangeExecutor:
         heads = changes.select(given, pending)
         changes.mark(heads, clear=Flag.PENDING)
         return unchecked, heads
-
-    def aggregate(self, root: Aggregate, relation: str) -> RowSet:
-        """Return one fact of the relation per group of the rows that are true in the root's input."""
-        dictionary = self.catalog.dictionary
-        groups, missing = groups_with_values(root, self.storage.rows(root.input.relation), dictionary)
-        self.workers.add_dropped(missing)
-        facts = heads(root, groups, dictionary)
-        return self.transactions.facts(relation, *facts, True) if facts.count else EMPTY
 
 
 class ChangeRunner:

@@ -123,8 +123,8 @@ class Participant:
     def on_begin(self) -> None:
         """Prepare for a transaction whose journal is not open yet."""
 
-    def on_commit(self) -> None:
-        """Keep the changes of the transaction; its journal is closed."""
+    def on_commit(self, changed: Collection[str]) -> None:
+        """Keep the changes of the transaction: those of these relations. Its journal is closed."""
 
     def before_roll_back(self) -> None:
         """Undo changes that the journal does not cover, while the journal is complete."""
@@ -141,6 +141,7 @@ class Transactions:
 
     def __init__(self, catalog: Catalog, workers: Workers) -> None:
         self.catalog = catalog
+        self.workers = workers
         self.limits = workers.limits
         self.buffers = ChangeBuffers(workers.workspaces[0])
         self.participants: tuple[Participant, ...] = ()
@@ -186,11 +187,12 @@ class Transactions:
             self.row_set(deleted_codes[:deleted_count]),
             self.row_set(inserted_codes[:inserted_count]),
         )
-        for relation in {**deleted.rows, **inserted.rows} if catalog.has_change_log else ():
+        changed = {**deleted.rows, **inserted.rows}
+        for relation in changed if catalog.has_change_log else ():
             rows = deleted.rows.get(relation, NO_ROWS), inserted.rows.get(relation, NO_ROWS)
             catalog.table(relation).log_changes(*rows)
         for participant in self.participants:
-            participant.on_commit()
+            participant.on_commit(changed)
         return deleted, inserted
 
     def roll_back(self) -> None:
