@@ -247,9 +247,15 @@ class BodyEvaluation:
     def _since(
         self, node: Since, demand: IntervalBindings | None, driver: DrivingAtom | None, part: Part
     ) -> IntervalBindings:
-        """The operand that was changed is evaluated first, else the right one: the other has its demand."""
+        """The operand that was changed is evaluated first, else the right one, unless only the left one
+        shares variables with the demand. The first one is the demand of the other.
+        """
+        names = set(() if demand is None else demand.names)
         if driver is not None and driver.leaf in set(leaves(node.left)):
             left = self.node(node.left, None, driver, part)
+            right = self.node(node.right, left, driver, part)
+        elif names & set(node.left.names) and not names & set(node.right.names):
+            left = self.node(node.left, demand, driver, part)
             right = self.node(node.right, left, driver, part)
         else:
             right = self.node(node.right, demand, driver, part)

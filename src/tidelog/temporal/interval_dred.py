@@ -52,7 +52,9 @@ def maintain(task: ComponentTask) -> None:
 
 
 def overdelete(task: ComponentTask) -> IntervalBuffer:
-    """Delete all points that lost an instance, with all that follow from them; return them."""
+    """Delete the points that lost an instance and have no proof from below, with all that follow from them;
+    return them.
+    """
     deleted = IntervalBuffer()
     with task.lower_tables_at_mid():
         pending = task.from_below(IntervalStep.LOST)
@@ -63,18 +65,13 @@ def overdelete(task: ComponentTask) -> IntervalBuffer:
 
 
 def rederive(task: ComponentTask, deleted: IntervalBuffer) -> IntervalBuffer:
-    """The deleted points that are explicit, or follow in one step from the remaining ones."""
+    """The deleted points that follow from the remaining ones by a recursive rule, in one step."""
+    task.step = IntervalStep.REDERIVE
     supported = IntervalBuffer()
     for name in deleted.names:
-        points = deleted.of(name)
-        supported_points = task.explicit(name, points)
-        supported.add(name, supported_points.numbers, supported_points.lists)
-        for rule in task.component.rules[name]:
-            points = points.without(supported_points)
-            if not points:
-                break
-            supported_points = task.derived(rule, points)
-            supported.add(name, supported_points.numbers, supported_points.lists)
+        rules = task.component.recursive[name]
+        for points in task.derived(rules, deleted.of(name)) if rules else ():
+            supported.add(name, points.numbers, points.lists)
     return supported
 
 
@@ -115,6 +112,7 @@ class ComponentTask:
     added: Deltas  # points that are newly explicit
     transaction: IntervalMaintenance
     step: IntervalStep = IntervalStep.LOST
+    proven: dict[str, ProvenPoints] = field(default_factory=dict)  # by predicate
 
     def add(self, pending: IntervalBuffer, changes: Deltas) -> None:
         """Add changed explicit points of the component to pending ones."""
@@ -165,6 +163,8 @@ class ComponentTask:
             for name in self.component.heads:
                 points = pending.pop(name)
                 table = self._table(name)
+                if points and step is IntervalStep.OVERDELETE:
+                    points = self._unproven(table, points)
                 points = change(table, points) if points else points
                 if points:
                     table.note(points.numbers, points.lists, is_gain=step is IntervalStep.INSERT)
@@ -172,15 +172,43 @@ class ComponentTask:
                     table.forget_change()
                     yield name, points
 
-    def explicit(self, name: str, points: IntervalDelta) -> IntervalDelta:
-        """The explicit ones among some points."""
-        explicit = self.transaction.store.explicit_lists(self._table(name), points.numbers)
-        every = points.lists.numbers
-        return IntervalDelta(points.numbers, points.lists.intersected(explicit, every, every))
+    def derived(
+        self, rules: Sequence[CompiledMetricRule], points: IntervalDelta
+    ) -> Iterator[IntervalDelta]:
+        """The points among these that follow by some rules, rule by rule, until all do."""
+        for rule in rules:
+            derived = self._derived_by(rule, points)
+            if derived:
+                yield derived
+                points = points.without(derived)
+                if not points:
+                    return
 
-    def derived(self, rule: CompiledMetricRule, points: IntervalDelta) -> IntervalDelta:
+    def _unproven(self, table: TimedTable, points: IntervalDelta) -> IntervalDelta:
+        """The points of a table among these that are not explicit, and follow by no rule from tables below.
+
+        The others stay, whatever else is deleted. They are remembered: a recursion may come back to them.
+        """
+        numbers, every = points.numbers, points.lists.numbers
+        points = IntervalDelta(numbers, points.lists.intersected(table.lists, every, numbers)).holding()
+        proven = self.proven.setdefault(table.name, ProvenPoints())
+        points = proven.exclude(points)
+        explicit = self._explicit(table, points)
+        proven.add(explicit)
+        points = points.without(explicit)
+        for derived in self.derived(self.component.nonrecursive[table.name], points) if points else ():
+            proven.add(derived)
+            points = points.without(derived)
+        return points
+
+    def _explicit(self, table: TimedTable, points: IntervalDelta) -> IntervalDelta:
+        """The explicit ones among some points."""
+        explicit = self.transaction.store.explicit_lists(table, points.numbers)
+        every = points.lists.numbers
+        return IntervalDelta(points.numbers, points.lists.intersected(explicit, every, every)).holding()
+
+    def _derived_by(self, rule: CompiledMetricRule, points: IntervalDelta) -> IntervalDelta:
         """The points among these that follow by a rule."""
-        self.step = IntervalStep.REDERIVE
         columns = self._table(rule.head).facts.columns[:, points.numbers]
         start = head_bindings(rule, columns, points.lists.shifted(*rule.back))
         buffer = IntervalBuffer()
@@ -250,6 +278,29 @@ def _united(lists: IntervalLists, numbers: Integers, points: IntervalDelta | Non
     if points is None:
         return lists
     return lists.united(points.lists, lists.numbers, points.positions(numbers))
+
+
+class ProvenPoints:
+    """Points of a table that stay, since they are explicit or follow from tables below. Mutable: it grows."""
+
+    def __init__(self) -> None:
+        self._points = TimedTable("", 1)  # by the numbers of facts
+
+    def exclude(self, points: IntervalDelta) -> IntervalDelta:
+        """The points that are not among these."""
+        if not len(self._points):
+            return points
+        positions = self._points.facts.find(_as_rows(points.numbers), len(points.numbers))
+        lists = points.lists.without(self._points.lists, points.lists.numbers, positions)
+        return IntervalDelta(points.numbers, lists).holding()
+
+    def add(self, points: IntervalDelta) -> None:
+        """Add points."""
+        self._points.gain(self._points.number(_as_rows(points.numbers)), points.lists)
+
+
+def _as_rows(numbers: Integers) -> IdColumns:
+    return numbers.astype(np.int32)[np.newaxis]
 
 
 def head_bindings(

@@ -181,7 +181,9 @@ class TimedComponent:
     heads: tuple[str, ...]  # in the order in which changes are passed on
     before: DrivenBodies
     after: DrivenBodies
-    rules: Mapping[str, Sequence[CompiledMetricRule]]  # those afterwards, by head
+    # The rules afterwards, by head: those that read only other components, and those that do not.
+    nonrecursive: Mapping[str, Sequence[CompiledMetricRule]]
+    recursive: Mapping[str, Sequence[CompiledMetricRule]]
     removed: Sequence[CompiledMetricRule] = ()
     added: Sequence[CompiledMetricRule] = ()
 
@@ -215,7 +217,7 @@ def make_schedule(before: Sequence[CompiledMetricRule], after: Sequence[Compiled
                 _sources_first(names, graph),
                 _driven(earlier),
                 _driven(later),
-                {name: new_rules.get(name, ()) for name in names},
+                *_by_recursion(names, new_rules),
                 [compiled for compiled in earlier if compiled.rule not in new],
                 [compiled for compiled in later if compiled.rule not in old],
             )
@@ -228,6 +230,18 @@ def _by_head(rules: Iterable[CompiledMetricRule]) -> dict[str, list[CompiledMetr
     for compiled in rules:
         by_head.setdefault(compiled.head, []).append(compiled)
     return by_head
+
+
+def _by_recursion(
+    names: Sequence[str], rules: Mapping[str, Sequence[CompiledMetricRule]]
+) -> tuple[dict[str, list[CompiledMetricRule]], dict[str, list[CompiledMetricRule]]]:
+    """The rules of a component, by head: those that read none of its predicates, and those that do."""
+    sides: tuple[dict[str, list[CompiledMetricRule]], ...] = tuple({name: [] for name in names} for _ in "01")
+    for name in names:
+        for compiled in rules.get(name, ()):
+            read = {leaf.predicate for body in compiled.bodies for leaf in body.atoms_by_leaf}
+            sides[not read.isdisjoint(names)][name].append(compiled)
+    return sides[0], sides[1]
 
 
 def _driven(rules: Iterable[CompiledMetricRule]) -> DrivenBodies:
