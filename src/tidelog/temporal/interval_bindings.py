@@ -66,8 +66,8 @@ class IntervalBindings:
 
     def holding(self) -> IntervalBindings:
         """The bindings that hold at some time."""
-        is_held = self.lists.count > 0
-        return self if bool(is_held.all()) else self.take(np.flatnonzero(is_held))
+        nonempty = self.lists.nonempty
+        return self if len(nonempty) == len(self.lists) else self.take(nonempty)
 
     def project(self, names: Sequence[str]) -> IntervalBindings:
         """The same bindings of these variables only; some may be equal."""
@@ -164,7 +164,7 @@ class IntervalBindings:
             numbers, rows = numbers[is_match], rows[is_match]
         times = read(rows)
         lists = self.lists.intersected(times, numbers, times.numbers)
-        nonempty = np.flatnonzero(lists.count > 0)
+        nonempty = lists.nonempty
         names = [name for name in leaf.names if name not in self.names]
         columns = self.columns[:, numbers[nonempty]]
         if names:

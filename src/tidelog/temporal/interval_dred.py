@@ -17,7 +17,7 @@ negation it is the reverse: OLD, OLD ∪ NEW, NEW.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from enum import Enum
@@ -31,7 +31,7 @@ from tidelog.temporal.body_evaluation import BodyEvaluation, DrivingAtom, Expres
 from tidelog.temporal.horizon import Horizon
 from tidelog.temporal.interval_bindings import IntervalBindings
 from tidelog.temporal.interval_table import IdColumns, Integers, IntervalLists, TimedTable, select
-from tidelog.temporal.metric_rules import CompiledMetricRule, Leaf
+from tidelog.temporal.metric_rules import CompiledMetricRule, Leaf, SingleAtom
 from tidelog.temporal.timed_store import (
     NOTHING,
     IntervalBuffer,
@@ -70,7 +70,9 @@ def rederive(task: ComponentTask, deleted: IntervalBuffer) -> IntervalBuffer:
     supported = IntervalBuffer()
     for name in deleted.names:
         rules = task.component.recursive[name]
-        for points in task.derived(rules, deleted.of(name)) if rules else ():
+        if rules:
+            points = deleted.of(name)
+            points = points.without(task.not_derived(rules, points))
             supported.add(name, points.numbers, points.lists)
     return supported
 
@@ -172,17 +174,27 @@ class ComponentTask:
                     table.forget_change()
                     yield name, points
 
-    def derived(
-        self, rules: Sequence[CompiledMetricRule], points: IntervalDelta
-    ) -> Iterator[IntervalDelta]:
-        """The points among these that follow by some rules, rule by rule, until all do."""
+    def not_derived(self, rules: Sequence[CompiledMetricRule], points: IntervalDelta) -> IntervalDelta:
+        """The points among these that follow by none of some rules."""
         for rule in rules:
-            derived = self._derived_by(rule, points)
-            if derived:
-                yield derived
-                points = points.without(derived)
-                if not points:
-                    return
+            if not points:
+                break
+            if rule.single is None:
+                points = points.without(self._derived_by(rule, points))
+            else:
+                points = self._without_single(rule, rule.single, points)
+        return points
+
+    def _without_single(
+        self, rule: CompiledMetricRule, single: SingleAtom, points: IntervalDelta
+    ) -> IntervalDelta:
+        """The points that do not follow by the single atom of a rule: its facts are read up to the first that
+        leave no point.
+        """
+        heads = self._table(rule.head).facts.columns
+        atoms = self._table(single.leaf.predicate)
+        lists = atoms.without_matches(points.lists, heads, points.numbers, single.positions, single.by)
+        return IntervalDelta(points.numbers, lists).holding()
 
     def _unproven(self, table: TimedTable, points: IntervalDelta) -> IntervalDelta:
         """The points of a table among these that are not explicit, and follow by no rule from tables below.
@@ -191,21 +203,18 @@ class ComponentTask:
         """
         numbers, every = points.numbers, points.lists.numbers
         points = IntervalDelta(numbers, points.lists.intersected(table.lists, every, numbers)).holding()
-        proven = self.proven.setdefault(table.name, ProvenPoints())
-        points = proven.exclude(points)
-        explicit = self._explicit(table, points)
-        proven.add(explicit)
-        points = points.without(explicit)
-        for derived in self.derived(self.component.nonrecursive[table.name], points) if points else ():
-            proven.add(derived)
-            points = points.without(derived)
-        return points
-
-    def _explicit(self, table: TimedTable, points: IntervalDelta) -> IntervalDelta:
-        """The explicit ones among some points."""
+        proven = self.proven.setdefault(table.name, ProvenPoints()) if self.component.is_recursive else None
+        if proven is not None:
+            points = proven.exclude(points)
+        if not points:
+            return points
         explicit = self.transaction.store.explicit_lists(table, points.numbers)
         every = points.lists.numbers
-        return IntervalDelta(points.numbers, points.lists.intersected(explicit, every, every)).holding()
+        unproven = IntervalDelta(points.numbers, points.lists.without(explicit, every, every)).holding()
+        unproven = self.not_derived(self.component.nonrecursive[table.name], unproven)
+        if proven is not None:
+            proven.add(points.without(unproven))
+        return unproven
 
     def _derived_by(self, rule: CompiledMetricRule, points: IntervalDelta) -> IntervalDelta:
         """The points among these that follow by a rule."""
@@ -228,10 +237,19 @@ class ComponentTask:
             bodies, early, late = self.component.before, Part.NOW, Part.BEFORE
         is_overdeletion = self.step is IntervalStep.OVERDELETE
         for driven in bodies.get(name, ()):
-            if len(self.changed(driven.leaf)[0]):
+            if driven.rule.single is not None and not len(driven.rule.single.by):
+                self._copy(pending, driven.rule, driven.rule.single)
+            elif len(self.changed(driven.leaf)[0]):
                 driver = DrivingAtom(driven.leaf, early, late, is_overdeletion)
                 self._collect(pending, driven.rule, self._evaluation.driven(driven.body, driver))
                 self.transaction.check()
+
+    def _copy(self, pending: IntervalBuffer, rule: CompiledMetricRule, single: SingleAtom) -> None:
+        """Add the heads of a body that is an atom whose points are those of the head."""
+        numbers, change = self.changed(single.leaf)
+        if len(numbers):
+            rows = select(self.table(single.leaf).facts.columns, single.positions, numbers)
+            pending.add(rule.head, self._table(rule.head).number(rows), change)
 
     def _collect(self, pending: IntervalBuffer, rule: CompiledMetricRule, bindings: IntervalBindings) -> None:
         numbers, lists = head_facts(rule, bindings, self.transaction.store)
@@ -296,7 +314,8 @@ class ProvenPoints:
 
     def add(self, points: IntervalDelta) -> None:
         """Add points."""
-        self._points.gain(self._points.number(_as_rows(points.numbers)), points.lists)
+        if points:
+            self._points.gain(self._points.number(_as_rows(points.numbers)), points.lists)
 
 
 def _as_rows(numbers: Integers) -> IdColumns:

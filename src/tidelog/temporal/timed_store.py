@@ -99,7 +99,9 @@ class IntervalDelta:
 
     def holding(self) -> IntervalDelta:
         """The facts that have points."""
-        nonempty = np.flatnonzero(self.lists.count > 0)
+        nonempty = self.lists.nonempty
+        if len(nonempty) == len(self.numbers):
+            return self
         return IntervalDelta(self.numbers[nonempty], self.lists.take(nonempty))
 
     def positions(self, numbers: Integers) -> Integers:
@@ -124,10 +126,7 @@ class IntervalJournal:
         """Record facts that are about to change, unless they are recorded."""
         new = table.stamp(numbers, self._transaction)
         if len(new):
-            lists = table.lists.take(new)
-            _, left, right = lists.rows()
-            copied = IntervalLists(np.cumsum(lists.count) - lists.count, lists.count, left, right)
-            self._parts.setdefault(table, []).append((new, copied))
+            self._parts.setdefault(table, []).append((new, table.lists.take(new).copied()))
 
     def undo(self) -> None:
         """Restore all facts as they were before the transaction."""
@@ -184,6 +183,7 @@ class TimedComponent:
     # The rules afterwards, by head: those that read only other components, and those that do not.
     nonrecursive: Mapping[str, Sequence[CompiledMetricRule]]
     recursive: Mapping[str, Sequence[CompiledMetricRule]]
+    is_recursive: bool  # before or after the transaction
     removed: Sequence[CompiledMetricRule] = ()
     added: Sequence[CompiledMetricRule] = ()
 
@@ -218,6 +218,7 @@ def make_schedule(before: Sequence[CompiledMetricRule], after: Sequence[Compiled
                 _driven(earlier),
                 _driven(later),
                 *_by_recursion(names, new_rules),
+                len(names) > 1 or names[0] in graph[names[0]],
                 [compiled for compiled in earlier if compiled.rule not in new],
                 [compiled for compiled in later if compiled.rule not in old],
             )
