@@ -149,7 +149,8 @@ class ComponentTask:
             for body in rule.bodies:
                 self._collect(pending, rule, self._evaluation.whole(body, part=part))
         for name in component.read:
-            self._drive(pending, name)
+            if name in self.transaction.lost or name in self.transaction.gained:
+                self._drive(pending, name)
         for table in tables.values():
             table.forget_change()
         return pending
@@ -160,13 +161,11 @@ class ComponentTask:
         One table changes at a time, so that all others stay as they are while it drives rules.
         """
         self.step = step
-        change = self.transaction.gain if step is IntervalStep.INSERT else self.transaction.lose
+        change = self.transaction.gain if step is IntervalStep.INSERT else self._delete_unproven
         while pending:
             for name in self.component.heads:
                 points = pending.pop(name)
                 table = self._table(name)
-                if points and step is IntervalStep.OVERDELETE:
-                    points = self._unproven(table, points)
                 points = change(table, points) if points else points
                 if points:
                     table.note(points.numbers, points.lists, is_gain=step is IntervalStep.INSERT)
@@ -196,24 +195,24 @@ class ComponentTask:
         lists = atoms.without_matches(points.lists, heads, points.numbers, single.positions, single.by)
         return IntervalDelta(points.numbers, lists).holding()
 
-    def _unproven(self, table: TimedTable, points: IntervalDelta) -> IntervalDelta:
-        """The points of a table among these that are not explicit, and follow by no rule from tables below.
+    def _delete_unproven(self, table: TimedTable, points: IntervalDelta) -> IntervalDelta:
+        """Delete the points of a table that are neither explicit nor follow from tables below; return them.
 
         The others stay, whatever else is deleted. They are remembered: a recursion may come back to them.
         """
-        numbers, every = points.numbers, points.lists.numbers
-        points = IntervalDelta(numbers, points.lists.intersected(table.lists, every, numbers)).holding()
-        proven = self.proven.setdefault(table.name, ProvenPoints()) if self.component.is_recursive else None
+        name, store = table.name, self.transaction.store
+        points = IntervalDelta(*table.held(points.numbers, points.lists))
+        proven = self.proven.setdefault(name, ProvenPoints()) if self.component.is_recursive else None
         if proven is not None:
             points = proven.exclude(points)
-        if not points:
-            return points
-        explicit = self.transaction.store.explicit_lists(table, points.numbers)
-        every = points.lists.numbers
-        unproven = IntervalDelta(points.numbers, points.lists.without(explicit, every, every)).holding()
-        unproven = self.not_derived(self.component.nonrecursive[table.name], unproven)
-        if proven is not None:
+        unproven = points
+        if points and store.has_explicit(name):
+            explicit = store.explicit_lists(table, points.numbers)
+            unproven = points.without(IntervalDelta(points.numbers, explicit))
+        unproven = self.not_derived(self.component.nonrecursive[name], unproven)
+        if proven is not None and unproven is not points:
             proven.add(points.without(unproven))
+        self.transaction.lose(table, unproven)
         return unproven
 
     def _derived_by(self, rule: CompiledMetricRule, points: IntervalDelta) -> IntervalDelta:
@@ -379,10 +378,10 @@ class IntervalMaintenance:
             return True
         return any(name in self.lost or name in self.gained for name in component.read)
 
-    def lose(self, table: TimedTable, points: IntervalDelta) -> IntervalDelta:
-        """Delete points of a table; return those that it had."""
+    def lose(self, table: TimedTable, points: IntervalDelta) -> None:
+        """Delete points of a table."""
         self.journal.note(table, points.numbers)
-        return IntervalDelta(*table.lose(points.numbers, points.lists))
+        table.lose(points.numbers, points.lists)
 
     def gain(self, table: TimedTable, points: IntervalDelta) -> IntervalDelta:
         """Add points to a table; return those that it did not have."""

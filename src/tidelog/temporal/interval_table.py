@@ -540,13 +540,15 @@ class TimedTable:
         self._write(numbers, self.lists.united(new, numbers, new.numbers))
         return numbers, new
 
-    def lose(self, numbers: Integers, lists: IntervalLists) -> tuple[Integers, IntervalLists]:
-        """Delete points of distinct facts; return the facts that lost points, and these points."""
-        lost = lists.intersected(self.lists, lists.numbers, numbers)
-        changed = lost.nonempty
-        numbers, lost = numbers[changed], lost.take(changed)
-        self._write(numbers, self.lists.without(lost, numbers, lost.numbers))
-        return numbers, lost
+    def held(self, numbers: Integers, lists: IntervalLists) -> tuple[Integers, IntervalLists]:
+        """The points among these that facts have: the facts that have some, and these points."""
+        held = lists.intersected(self.lists, lists.numbers, numbers)
+        nonempty = held.nonempty
+        return numbers[nonempty], held.take(nonempty)
+
+    def lose(self, numbers: Integers, lists: IntervalLists) -> None:
+        """Delete points of distinct facts."""
+        self._write(numbers, self.lists.without(lists, numbers, lists.numbers))
 
     def note(self, numbers: Integers, change: IntervalLists, *, is_gain: bool) -> None:
         """Record the last change, which has been made."""
