@@ -221,7 +221,8 @@ class BodyEvaluation:
         What is left of a recursion may support itself: that a metric atom still holds proves nothing there.
         """
         lost = self._changed_leaf(driver.leaf).shifted(*_spreads(node, driver.leaf))
-        return self.node(node, None, driver, Part.BEFORE).join(lost)
+        before = self.node(node, None, driver, Part.BEFORE)
+        return before.join(lost, are_same_rows=chain(node) is not None)
 
     def node(
         self, node: Node, demand: IntervalBindings | None, driver: DrivingAtom | None, part: Part

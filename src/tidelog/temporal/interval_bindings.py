@@ -147,8 +147,14 @@ class IntervalBindings:
         positions[keys] = np.arange(len(keys))
         return self.with_lists(self.lists.without(lists, every, positions)).holding()
 
-    def join(self, other: IntervalBindings) -> IntervalBindings:
-        """A conjunction: each pair of agreeing bindings is one that holds at t if both do."""
+    def join(self, other: IntervalBindings, *, are_same_rows: bool = False) -> IntervalBindings:
+        """A conjunction: each pair of agreeing bindings is one that holds at t if both do.
+
+        `are_same_rows`: both have the same rows in the same order, and each agrees only with itself.
+        """
+        if are_same_rows:
+            every = self.lists.numbers
+            return self.with_lists(self.lists.intersected(other.lists, every, every)).holding()
         numbers, others = self._agreeing(other)
         lists = self.lists.intersected(other.lists, numbers, others)
         return self._extended(other.names, other.columns, numbers, others, lists).holding()
@@ -166,11 +172,13 @@ class IntervalBindings:
         lists = self.lists.intersected(times, numbers, times.numbers)
         nonempty = lists.nonempty
         names = [name for name in leaf.names if name not in self.names]
-        columns = self.columns[:, numbers[nonempty]]
+        if len(nonempty) < len(numbers):
+            numbers, rows, lists = numbers[nonempty], rows[nonempty], lists.take(nonempty)
+        columns = self.columns[:, numbers]
         if names:
             new_positions = [leaf.terms.index(name) for name in names]
-            columns = np.vstack([columns, select(facts.columns, new_positions, rows[nonempty])])
-        return IntervalBindings((*self.names, *names), columns, lists.take(nonempty))
+            columns = np.concatenate([columns, select(facts.columns, new_positions, rows)])
+        return IntervalBindings((*self.names, *names), columns, lists)
 
     def test(self, tests: Sequence[Test], evaluate: Evaluate) -> IntervalBindings:
         """Comparisons and assignments: a binding holds at t if it does here and passes all tests.
@@ -203,8 +211,8 @@ class IntervalBindings:
         if not len(self):  # evaluation has ended before all variables were bound
             return IntervalBindings(names, np.zeros((len(names), 0), np.int32), empty_lists())
         columns = np.empty((len(names), len(self)), np.int32)
-        for column, term in zip(columns, rule.terms, strict=True):
-            column[:] = term if isinstance(term, int) else self.column(term)
+        for place, term in enumerate(rule.terms):
+            columns[place] = term if isinstance(term, int) else self.column(term)
         return IntervalBindings(names, columns, self.lists.shifted(*rule.moves))
 
     def _agreeing(self, other: IntervalBindings) -> tuple[Integers, Integers]:
@@ -252,9 +260,9 @@ def numbers_of(leaf: Leaf, facts: NumberedRows, demand: IntervalBindings | None)
 def keys_of(leaf: Leaf, positions: Sequence[int], demand: IntervalBindings | None) -> IdColumns:
     """The keys to look up at these positions of an atom, one for each binding of the demand."""
     keys = np.empty((len(positions), 1 if demand is None else len(demand)), np.int32)
-    for row, position in zip(keys, positions, strict=True):
+    for place, position in enumerate(positions):
         term = leaf.terms[position]
-        row[:] = term if isinstance(term, int) or demand is None else demand.column(term)
+        keys[place] = term if isinstance(term, int) or demand is None else demand.column(term)
     return keys
 
 

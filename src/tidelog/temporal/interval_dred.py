@@ -192,7 +192,8 @@ class ComponentTask:
         """
         heads = self._table(rule.head).facts.columns
         atoms = self._table(single.leaf.predicate)
-        lists = atoms.without_matches(points.lists, heads, points.numbers, single.positions, single.by)
+        keys = single.places, single.positions
+        lists = atoms.without_matches(points.lists, heads, points.numbers, *keys, single.by)
         return IntervalDelta(points.numbers, lists).holding()
 
     def _delete_unproven(self, table: TimedTable, points: IntervalDelta) -> IntervalDelta:
@@ -247,7 +248,7 @@ class ComponentTask:
         """Add the heads of a body that is an atom whose points are those of the head."""
         numbers, change = self.changed(single.leaf)
         if len(numbers):
-            rows = select(self.table(single.leaf).facts.columns, single.positions, numbers)
+            rows = select(self.table(single.leaf).facts.columns, single.sources, numbers)
             pending.add(rule.head, self._table(rule.head).number(rows), change)
 
     def _collect(self, pending: IntervalBuffer, rule: CompiledMetricRule, bindings: IntervalBindings) -> None:

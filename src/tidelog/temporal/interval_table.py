@@ -362,8 +362,8 @@ class RowIndex:
 def select(columns: IdColumns, positions: Sequence[int], rows: Integers) -> IdColumns:
     """The columns at these positions, of these rows only: no column is copied as a whole."""
     selected = np.empty((len(positions), len(rows)), np.int32)
-    for target, position in zip(selected, positions, strict=True):
-        np.take(columns[position], rows, out=target)
+    for place, position in enumerate(positions):
+        selected[place] = columns[position][rows]
     return selected
 
 
@@ -384,7 +384,7 @@ class NumberedRows:
         self.columns: IdColumns = np.empty((arity, 16), np.int32)
         self.rows = 0
         self._set = RowIndex(range(arity))
-        self._indexes: dict[tuple[int, ...], RowIndex] = {}
+        self._indexes: dict[tuple[int, ...], RowIndex] = {tuple(range(arity)): self._set}
 
     def find_or_add(self, given: IdColumns, count: int | None = None) -> Integers:
         """The number of each given row, which is added if it is new."""
@@ -498,11 +498,12 @@ class TimedTable:
         lists: IntervalLists,
         given: IdColumns,
         rows: Integers,
+        places: Integers,
         positions: Sequence[int],
         by: Integers,
     ) -> IntervalLists:
-        """Lists, one for each of some rows of `given`, without the points of facts with a row's ids at these
-        positions, moved by a unary operator if `by` is not empty.
+        """Lists, one for each of some rows of `given`, without the points of facts that have at `positions`
+        the ids that the row has at `places`, moved by a unary operator if `by` is not empty.
         """
         facts, count, size = self.facts, len(rows), 2 * lists.size + 16
         index = facts.index(positions)

@@ -212,7 +212,9 @@ class SingleAtom:
     """The body of a rule that is one atom, all whose arguments are variables, under one operator at most."""
 
     leaf: Leaf
-    positions: tuple[int, ...]  # in the atom, of the variables of the head, which are all its arguments
+    sources: tuple[int, ...]  # where in the atom the head's arguments are, all of which are variables
+    positions: tuple[int, ...]  # the same in order, to be looked up by an index
+    places: Integers  # where in the head the variables at these positions are
     by: Integers  # how the head's points lie to those of the atom, as for `interval_kernels.move`, or empty
 
 
@@ -246,7 +248,8 @@ def _single_atom(rule: CompiledMetricRule) -> SingleAtom | None:
     if len(moves) > 1 or not leaf.is_plain:
         return None
     by = moves[0] if moves else np.zeros(0, np.int64)
-    return SingleAtom(leaf, tuple(leaf.terms.index(name) for name in names), by)
+    sources = tuple(leaf.terms.index(name) for name in names)
+    return SingleAtom(leaf, sources, tuple(sorted(sources)), np.argsort(sources), by)
 
 
 def compile_metric_rule(
