@@ -147,14 +147,8 @@ class IntervalBindings:
         positions[keys] = np.arange(len(keys))
         return self.with_lists(self.lists.without(lists, every, positions)).holding()
 
-    def join(self, other: IntervalBindings, *, are_same_rows: bool = False) -> IntervalBindings:
-        """A conjunction: each pair of agreeing bindings is one that holds at t if both do.
-
-        `are_same_rows`: both have the same rows in the same order, and each agrees only with itself.
-        """
-        if are_same_rows:
-            every = self.lists.numbers
-            return self.with_lists(self.lists.intersected(other.lists, every, every)).holding()
+    def join(self, other: IntervalBindings) -> IntervalBindings:
+        """A conjunction: each pair of agreeing bindings is one that holds at t if both do."""
         numbers, others = self._agreeing(other)
         lists = self.lists.intersected(other.lists, numbers, others)
         return self._extended(other.names, other.columns, numbers, others, lists).holding()

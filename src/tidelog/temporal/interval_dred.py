@@ -201,20 +201,27 @@ class ComponentTask:
 
         The others stay, whatever else is deleted. They are remembered: a recursion may come back to them.
         """
-        name, store = table.name, self.transaction.store
         points = IntervalDelta(*table.held(points.numbers, points.lists))
-        proven = self.proven.setdefault(name, ProvenPoints()) if self.component.is_recursive else None
-        if proven is not None:
-            points = proven.exclude(points)
-        unproven = points
-        if points and store.has_explicit(name):
-            explicit = store.explicit_lists(table, points.numbers)
-            unproven = points.without(IntervalDelta(points.numbers, explicit))
-        unproven = self.not_derived(self.component.nonrecursive[name], unproven)
-        if proven is not None and unproven is not points:
-            proven.add(points.without(unproven))
-        self.transaction.lose(table, unproven)
-        return unproven
+        if points and self._may_be_proven(table.name):
+            proven = self.proven.setdefault(table.name, ProvenPoints())
+            tested = proven.exclude(points)
+            points = self._without_explicit(table, tested)
+            points = self.not_derived(self.component.nonrecursive[table.name], points)
+            if self.component.is_recursive:
+                proven.add(tested, points)
+        self.transaction.lose(table, points)
+        return points
+
+    def _may_be_proven(self, name: str) -> bool:
+        """Whether facts of a predicate may be explicit, or follow by a rule from tables below."""
+        return bool(self.component.nonrecursive[name]) or self.transaction.store.has_explicit(name)
+
+    def _without_explicit(self, table: TimedTable, points: IntervalDelta) -> IntervalDelta:
+        """The points that are not explicit."""
+        store = self.transaction.store
+        if not points or not store.has_explicit(table.name):
+            return points
+        return points.without(IntervalDelta(points.numbers, store.explicit_lists(table, points.numbers)))
 
     def _derived_by(self, rule: CompiledMetricRule, points: IntervalDelta) -> IntervalDelta:
         """The points among these that follow by a rule."""
@@ -303,19 +310,25 @@ class ProvenPoints:
 
     def __init__(self) -> None:
         self._points = TimedTable("", 1)  # by the numbers of facts
+        self._last: tuple[IntervalDelta, IntervalDelta] | None = None  # not added yet: most are not asked for
 
     def exclude(self, points: IntervalDelta) -> IntervalDelta:
         """The points that are not among these."""
+        if self._last is not None:
+            tested, unproven = self._last
+            proven = tested.without(unproven)
+            if proven:
+                self._points.gain(self._points.number(_as_rows(proven.numbers)), proven.lists)
+            self._last = None
         if not len(self._points):
             return points
         positions = self._points.facts.find(_as_rows(points.numbers), len(points.numbers))
         lists = points.lists.without(self._points.lists, points.lists.numbers, positions)
         return IntervalDelta(points.numbers, lists).holding()
 
-    def add(self, points: IntervalDelta) -> None:
-        """Add points."""
-        if points:
-            self._points.gain(self._points.number(_as_rows(points.numbers)), points.lists)
+    def add(self, tested: IntervalDelta, unproven: IntervalDelta) -> None:
+        """Add the points that were tested, but for the unproven ones; those before were asked for."""
+        self._last = tested, unproven
 
 
 def _as_rows(numbers: Integers) -> IdColumns:

@@ -187,11 +187,11 @@ class TimedComponent:
     is_recursive: bool  # before or after the transaction
     removed: Sequence[CompiledMetricRule] = ()
     added: Sequence[CompiledMetricRule] = ()
+    read: tuple[str, ...] = field(init=False)  # the predicates of other components that rules read
 
-    @property
-    def read(self) -> list[str]:
-        """The predicates of other components that rules read."""
-        return [name for name in dict.fromkeys((*self.before, *self.after)) if name not in self.heads]
+    def __post_init__(self) -> None:
+        names = dict.fromkeys((*self.before, *self.after))
+        object.__setattr__(self, "read", tuple(name for name in names if name not in self.heads))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
