@@ -256,12 +256,17 @@ class ComponentTask:
         numbers, change = self.changed(single.leaf)
         if len(numbers):
             rows = select(self.table(single.leaf).facts.columns, single.sources, numbers)
-            pending.add(rule.head, self._table(rule.head).number(rows), change)
+            self._add_clipped(pending, rule.head, self._table(rule.head).number(rows), change)
 
     def _collect(self, pending: IntervalBuffer, rule: CompiledMetricRule, bindings: IntervalBindings) -> None:
-        numbers, lists = head_facts(rule, bindings, self.transaction.store)
+        self._add_clipped(pending, rule.head, *head_facts(rule, bindings, self.transaction.store))
+
+    def _add_clipped(
+        self, pending: IntervalBuffer, name: str, numbers: Integers, lists: IntervalLists
+    ) -> None:
+        """Add derived facts, without points beyond the horizon."""
         horizon = self.transaction.horizon
-        pending.add(rule.head, numbers, lists if horizon is None else horizon.clip(lists))
+        pending.add(name, numbers, lists if horizon is None else horizon.clip(lists))
 
     @property
     def _evaluation(self) -> BodyEvaluation:
