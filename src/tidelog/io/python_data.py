@@ -100,6 +100,8 @@ def _batches(
 
 def _arrow_table(data: Any) -> Any | None:
     """The object as an Arrow table, if it offers Arrow's interface and Arrow can hold all of it."""
+    if isinstance(data, pa.Table):
+        return data
     try:
         if hasattr(data, "__arrow_c_stream__"):
             table = _as_table(pa.chunked_array(data))

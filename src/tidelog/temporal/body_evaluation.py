@@ -127,6 +127,11 @@ class DrivingAtom:
     late: Part
     is_overdeletion: bool = False  # all that a lost point had a part in is lost, even if it holds otherwise
 
+    @property
+    def is_gain(self) -> bool:
+        """Whether the metric atom around it gains points by the change."""
+        return (self.early is Part.BEFORE) != self.leaf.is_negated
+
 
 @dataclass(frozen=True, slots=True)
 class BodyEvaluation:
@@ -207,23 +212,38 @@ class BodyEvaluation:
 
     def _change(self, node: Node, driver: DrivingAtom) -> IntervalBindings:
         """The points that a metric atom gained or lost by the change of the driving atom."""
+        changed = self._changed_leaf(driver.leaf)
         if node is driver.leaf:
-            return self._changed_leaf(driver.leaf)
+            return changed
+        link = chain(node)
+        if link is not None:
+            return changed.with_lists(self._change_under(node, link[1], changed.lists, driver))
         if driver.is_overdeletion:
-            return self._suspect(node, driver)
-        is_gain = driver.early is Part.BEFORE
+            return self._suspect(node, driver, changed)
         now = self.node(node, None, driver, Part.NOW)
         before = self.node(node, None, driver, Part.BEFORE)
-        if is_gain != driver.leaf.is_negated:
+        if driver.is_gain:
             return now.minus(before, are_same_rows=True)
         return before.minus(now, are_same_rows=True)
 
-    def _suspect(self, node: Node, driver: DrivingAtom) -> IntervalBindings:
+    def _change_under(
+        self, node: Node, moves: tuple[Integers, ...], change: IntervalLists, driver: DrivingAtom
+    ) -> IntervalLists:
+        """The same for the driving atom under unary operators, fact by fact."""
+        leaf, every = driver.leaf, change.numbers
+        numbers, _ = self._changed(leaf)
+        before = self.source.read(leaf, numbers, Part.BEFORE).shifted(*moves)
+        if driver.is_overdeletion:
+            return before.intersected(change.shifted(*_spreads(node, leaf)), every, every)
+        now = self.source.read(leaf, numbers, Part.NOW).shifted(*moves)
+        return now.without(before, every, every) if driver.is_gain else before.without(now, every, every)
+
+    def _suspect(self, node: Node, driver: DrivingAtom, changed: IntervalBindings) -> IntervalBindings:
         """The points at which a metric atom held that a point lost by the driving atom had a part in.
 
         What is left of a recursion may support itself: that a metric atom still holds proves nothing there.
         """
-        lost = self._changed_leaf(driver.leaf).shifted(*_spreads(node, driver.leaf))
+        lost = changed.shifted(*_spreads(node, driver.leaf))
         return self.node(node, None, driver, Part.BEFORE).join(lost)
 
     def node(
@@ -250,9 +270,15 @@ class BodyEvaluation:
     def _since(
         self, node: Since, demand: IntervalBindings | None, driver: DrivingAtom | None, part: Part
     ) -> IntervalBindings:
-        """The operand that was changed is evaluated first, else the right one: the other has its demand."""
+        """The operand that was changed is evaluated first, else the right one, unless only the left one
+        shares variables with the demand. The first one is the demand of the other.
+        """
+        names = set(() if demand is None else demand.names)
         if driver is not None and driver.leaf in set(leaves(node.left)):
             left = self.node(node.left, None, driver, part)
+            right = self.node(node.right, left, driver, part)
+        elif names & set(node.left.names) and not names & set(node.right.names):
+            left = self.node(node.left, demand, driver, part)
             right = self.node(node.right, left, driver, part)
         else:
             right = self.node(node.right, demand, driver, part)

@@ -66,8 +66,8 @@ class IntervalBindings:
 
     def holding(self) -> IntervalBindings:
         """The bindings that hold at some time."""
-        is_held = self.lists.count > 0
-        return self if bool(is_held.all()) else self.take(np.flatnonzero(is_held))
+        nonempty = self.lists.nonempty
+        return self if len(nonempty) == len(self.lists) else self.take(nonempty)
 
     def project(self, names: Sequence[str]) -> IntervalBindings:
         """The same bindings of these variables only; some may be equal."""
@@ -164,13 +164,15 @@ class IntervalBindings:
             numbers, rows = numbers[is_match], rows[is_match]
         times = read(rows)
         lists = self.lists.intersected(times, numbers, times.numbers)
-        nonempty = np.flatnonzero(lists.count > 0)
+        nonempty = lists.nonempty
         names = [name for name in leaf.names if name not in self.names]
-        columns = self.columns[:, numbers[nonempty]]
+        if len(nonempty) < len(numbers):
+            numbers, rows, lists = numbers[nonempty], rows[nonempty], lists.take(nonempty)
+        columns = self.columns[:, numbers]
         if names:
             new_positions = [leaf.terms.index(name) for name in names]
-            columns = np.vstack([columns, select(facts.columns, new_positions, rows[nonempty])])
-        return IntervalBindings((*self.names, *names), columns, lists.take(nonempty))
+            columns = np.concatenate([columns, select(facts.columns, new_positions, rows)])
+        return IntervalBindings((*self.names, *names), columns, lists)
 
     def test(self, tests: Sequence[Test], evaluate: Evaluate) -> IntervalBindings:
         """Comparisons and assignments: a binding holds at t if it does here and passes all tests.
@@ -203,8 +205,8 @@ class IntervalBindings:
         if not len(self):  # evaluation has ended before all variables were bound
             return IntervalBindings(names, np.zeros((len(names), 0), np.int32), empty_lists())
         columns = np.empty((len(names), len(self)), np.int32)
-        for column, term in zip(columns, rule.terms, strict=True):
-            column[:] = term if isinstance(term, int) else self.column(term)
+        for place, term in enumerate(rule.terms):
+            columns[place] = term if isinstance(term, int) else self.column(term)
         return IntervalBindings(names, columns, self.lists.shifted(*rule.moves))
 
     def _agreeing(self, other: IntervalBindings) -> tuple[Integers, Integers]:
@@ -252,9 +254,9 @@ def numbers_of(leaf: Leaf, facts: NumberedRows, demand: IntervalBindings | None)
 def keys_of(leaf: Leaf, positions: Sequence[int], demand: IntervalBindings | None) -> IdColumns:
     """The keys to look up at these positions of an atom, one for each binding of the demand."""
     keys = np.empty((len(positions), 1 if demand is None else len(demand)), np.int32)
-    for row, position in zip(keys, positions, strict=True):
+    for place, position in enumerate(positions):
         term = leaf.terms[position]
-        row[:] = term if isinstance(term, int) or demand is None else demand.column(term)
+        keys[place] = term if isinstance(term, int) or demand is None else demand.column(term)
     return keys
 
 

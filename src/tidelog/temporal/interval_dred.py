@@ -17,7 +17,7 @@ negation it is the reverse: OLD, OLD ∪ NEW, NEW.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from enum import Enum
@@ -31,7 +31,7 @@ from tidelog.temporal.body_evaluation import BodyEvaluation, DrivingAtom, Expres
 from tidelog.temporal.horizon import Horizon
 from tidelog.temporal.interval_bindings import IntervalBindings
 from tidelog.temporal.interval_table import IdColumns, Integers, IntervalLists, TimedTable, select
-from tidelog.temporal.metric_rules import CompiledMetricRule, Leaf
+from tidelog.temporal.metric_rules import CompiledMetricRule, Leaf, SingleAtom
 from tidelog.temporal.timed_store import (
     NOTHING,
     IntervalBuffer,
@@ -52,7 +52,9 @@ def maintain(task: ComponentTask) -> None:
 
 
 def overdelete(task: ComponentTask) -> IntervalBuffer:
-    """Delete all points that lost an instance, with all that follow from them; return them."""
+    """Delete the points that lost an instance and have no proof from below, with all that follow from them;
+    return them.
+    """
     deleted = IntervalBuffer()
     with task.lower_tables_at_mid():
         pending = task.from_below(IntervalStep.LOST)
@@ -63,18 +65,15 @@ def overdelete(task: ComponentTask) -> IntervalBuffer:
 
 
 def rederive(task: ComponentTask, deleted: IntervalBuffer) -> IntervalBuffer:
-    """The deleted points that are explicit, or follow in one step from the remaining ones."""
+    """The deleted points that follow from the remaining ones by a recursive rule, in one step."""
+    task.step = IntervalStep.REDERIVE
     supported = IntervalBuffer()
     for name in deleted.names:
-        points = deleted.of(name)
-        supported_points = task.explicit(name, points)
-        supported.add(name, supported_points.numbers, supported_points.lists)
-        for rule in task.component.rules[name]:
-            points = points.without(supported_points)
-            if not points:
-                break
-            supported_points = task.derived(rule, points)
-            supported.add(name, supported_points.numbers, supported_points.lists)
+        rules = task.component.recursive[name]
+        if rules:
+            points = deleted.of(name)
+            points = points.without(task.not_derived(rules, points))
+            supported.add(name, points.numbers, points.lists)
     return supported
 
 
@@ -115,6 +114,7 @@ class ComponentTask:
     added: Deltas  # points that are newly explicit
     transaction: IntervalMaintenance
     step: IntervalStep = IntervalStep.LOST
+    proven: dict[str, ProvenPoints] = field(default_factory=dict)  # by predicate
 
     def add(self, pending: IntervalBuffer, changes: Deltas) -> None:
         """Add changed explicit points of the component to pending ones."""
@@ -149,7 +149,8 @@ class ComponentTask:
             for body in rule.bodies:
                 self._collect(pending, rule, self._evaluation.whole(body, part=part))
         for name in component.read:
-            self._drive(pending, name)
+            if name in self.transaction.lost or name in self.transaction.gained:
+                self._drive(pending, name)
         for table in tables.values():
             table.forget_change()
         return pending
@@ -160,7 +161,7 @@ class ComponentTask:
         One table changes at a time, so that all others stay as they are while it drives rules.
         """
         self.step = step
-        change = self.transaction.gain if step is IntervalStep.INSERT else self.transaction.lose
+        change = self.transaction.gain if step is IntervalStep.INSERT else self._delete_unproven
         while pending:
             for name in self.component.heads:
                 points = pending.pop(name)
@@ -172,15 +173,58 @@ class ComponentTask:
                     table.forget_change()
                     yield name, points
 
-    def explicit(self, name: str, points: IntervalDelta) -> IntervalDelta:
-        """The explicit ones among some points."""
-        explicit = self.transaction.store.explicit_lists(self._table(name), points.numbers)
-        every = points.lists.numbers
-        return IntervalDelta(points.numbers, points.lists.intersected(explicit, every, every))
+    def not_derived(self, rules: Sequence[CompiledMetricRule], points: IntervalDelta) -> IntervalDelta:
+        """The points among these that follow by none of some rules."""
+        for rule in rules:
+            if not points:
+                break
+            if rule.single is None:
+                points = points.without(self._derived_by(rule, points))
+            else:
+                points = self._without_single(rule, rule.single, points)
+        return points
 
-    def derived(self, rule: CompiledMetricRule, points: IntervalDelta) -> IntervalDelta:
+    def _without_single(
+        self, rule: CompiledMetricRule, single: SingleAtom, points: IntervalDelta
+    ) -> IntervalDelta:
+        """The points that do not follow by the single atom of a rule: its facts are read up to the first that
+        leave no point.
+        """
+        heads = self._table(rule.head).facts.columns
+        atoms = self._table(single.leaf.predicate)
+        keys = single.places, single.positions
+        lists = atoms.without_matches(points.lists, heads, points.numbers, *keys, single.by)
+        return IntervalDelta(points.numbers, lists).holding()
+
+    def _delete_unproven(self, table: TimedTable, points: IntervalDelta) -> IntervalDelta:
+        """Delete the points of a table that are neither explicit nor follow from tables below; return them.
+
+        The others stay, whatever else is deleted. They are remembered: a recursion may come back to them.
+        """
+        points = IntervalDelta(*table.held(points.numbers, points.lists))
+        if points and self._may_be_proven(table.name):
+            proven = self.proven.setdefault(table.name, ProvenPoints())
+            tested = proven.exclude(points)
+            points = self._without_explicit(table, tested)
+            points = self.not_derived(self.component.nonrecursive[table.name], points)
+            if self.component.is_recursive:
+                proven.add(tested, points)
+        self.transaction.lose(table, points)
+        return points
+
+    def _may_be_proven(self, name: str) -> bool:
+        """Whether facts of a predicate may be explicit, or follow by a rule from tables below."""
+        return bool(self.component.nonrecursive[name]) or self.transaction.store.has_explicit(name)
+
+    def _without_explicit(self, table: TimedTable, points: IntervalDelta) -> IntervalDelta:
+        """The points that are not explicit."""
+        store = self.transaction.store
+        if not points or not store.has_explicit(table.name):
+            return points
+        return points.without(IntervalDelta(points.numbers, store.explicit_lists(table, points.numbers)))
+
+    def _derived_by(self, rule: CompiledMetricRule, points: IntervalDelta) -> IntervalDelta:
         """The points among these that follow by a rule."""
-        self.step = IntervalStep.REDERIVE
         columns = self._table(rule.head).facts.columns[:, points.numbers]
         start = head_bindings(rule, columns, points.lists.shifted(*rule.back))
         buffer = IntervalBuffer()
@@ -200,15 +244,29 @@ class ComponentTask:
             bodies, early, late = self.component.before, Part.NOW, Part.BEFORE
         is_overdeletion = self.step is IntervalStep.OVERDELETE
         for driven in bodies.get(name, ()):
-            if len(self.changed(driven.leaf)[0]):
+            if driven.rule.single is not None and not len(driven.rule.single.by):
+                self._copy(pending, driven.rule, driven.rule.single)
+            elif len(self.changed(driven.leaf)[0]):
                 driver = DrivingAtom(driven.leaf, early, late, is_overdeletion)
                 self._collect(pending, driven.rule, self._evaluation.driven(driven.body, driver))
                 self.transaction.check()
 
+    def _copy(self, pending: IntervalBuffer, rule: CompiledMetricRule, single: SingleAtom) -> None:
+        """Add the heads of a body that is an atom whose points are those of the head."""
+        numbers, change = self.changed(single.leaf)
+        if len(numbers):
+            rows = select(self.table(single.leaf).facts.columns, single.sources, numbers)
+            self._add_clipped(pending, rule.head, self._table(rule.head).number(rows), change)
+
     def _collect(self, pending: IntervalBuffer, rule: CompiledMetricRule, bindings: IntervalBindings) -> None:
-        numbers, lists = head_facts(rule, bindings, self.transaction.store)
+        self._add_clipped(pending, rule.head, *head_facts(rule, bindings, self.transaction.store))
+
+    def _add_clipped(
+        self, pending: IntervalBuffer, name: str, numbers: Integers, lists: IntervalLists
+    ) -> None:
+        """Add derived facts, without points beyond the horizon."""
         horizon = self.transaction.horizon
-        pending.add(rule.head, numbers, lists if horizon is None else horizon.clip(lists))
+        pending.add(name, numbers, lists if horizon is None else horizon.clip(lists))
 
     @property
     def _evaluation(self) -> BodyEvaluation:
@@ -250,6 +308,36 @@ def _united(lists: IntervalLists, numbers: Integers, points: IntervalDelta | Non
     if points is None:
         return lists
     return lists.united(points.lists, lists.numbers, points.positions(numbers))
+
+
+class ProvenPoints:
+    """Points of a table that stay, since they are explicit or follow from tables below. Mutable: it grows."""
+
+    def __init__(self) -> None:
+        self._points = TimedTable("", 1)  # by the numbers of facts
+        self._last: tuple[IntervalDelta, IntervalDelta] | None = None  # not added yet: most are not asked for
+
+    def exclude(self, points: IntervalDelta) -> IntervalDelta:
+        """The points that are not among these."""
+        if self._last is not None:
+            tested, unproven = self._last
+            proven = tested.without(unproven)
+            if proven:
+                self._points.gain(self._points.number(_as_rows(proven.numbers)), proven.lists)
+            self._last = None
+        if not len(self._points):
+            return points
+        positions = self._points.facts.find(_as_rows(points.numbers), len(points.numbers))
+        lists = points.lists.without(self._points.lists, points.lists.numbers, positions)
+        return IntervalDelta(points.numbers, lists).holding()
+
+    def add(self, tested: IntervalDelta, unproven: IntervalDelta) -> None:
+        """Add the points that were tested, but for the unproven ones; those before were asked for."""
+        self._last = tested, unproven
+
+
+def _as_rows(numbers: Integers) -> IdColumns:
+    return numbers.astype(np.int32)[np.newaxis]
 
 
 def head_bindings(
@@ -309,10 +397,10 @@ class IntervalMaintenance:
             return True
         return any(name in self.lost or name in self.gained for name in component.read)
 
-    def lose(self, table: TimedTable, points: IntervalDelta) -> IntervalDelta:
-        """Delete points of a table; return those that it had."""
+    def lose(self, table: TimedTable, points: IntervalDelta) -> None:
+        """Delete points of a table."""
         self.journal.note(table, points.numbers)
-        return IntervalDelta(*table.lose(points.numbers, points.lists))
+        table.lose(points.numbers, points.lists)
 
     def gain(self, table: TimedTable, points: IntervalDelta) -> IntervalDelta:
         """Add points to a table; return those that it did not have."""

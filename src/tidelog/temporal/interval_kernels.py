@@ -49,6 +49,36 @@ def total_length(N: Any, numbers: Any) -> Any:
     return total
 
 
+@kernel("const i64[:], const i64[:], const i64[:], const i64[:] -> i64")
+def total_length_of_pairs(N: Any, numbers: Any, N2: Any, numbers2: Any) -> Any:
+    """How many intervals pairs of lists have together."""
+    total = 0
+    for place in range(len(numbers)):
+        total += length_of(N, numbers, place) + length_of(N2, numbers2, place)
+    return total
+
+
+@kernel("const i64[:] -> bool")
+def is_increasing(numbers: Any) -> Any:
+    """Whether each number is greater than the one before it."""
+    place = 1
+    while place < len(numbers) and numbers[place] > numbers[place - 1]:
+        place += 1
+    return place >= len(numbers)
+
+
+@kernel("const i64[:], const i64[:], const i64[:], const i64[:], i64[:], i64[:], i64[:]")
+def copy_lists(F: Any, N: Any, L: Any, R: Any, first: Any, left: Any, right: Any) -> None:
+    """Write lists one behind the other, and where each of them begins."""
+    end = 0
+    for number in range(len(F)):
+        first[number] = end
+        for item in range(F[number], F[number] + N[number]):
+            left[end] = L[item]
+            right[end] = R[item]
+            end += 1
+
+
 @inlined
 def appended(left: Any, right: Any, begin: Any, end: Any, one_left: Any, one_right: Any) -> Any:
     """The end of a list after an interval was added behind it, or made one with its last."""
@@ -70,6 +100,12 @@ def shifted(end: Any, even: Any, odd: Any) -> Any:
     return end + (odd if end & 1 else even)
 
 
+@inlined
+def is_dropped(left: Any, right: Any, by: Any) -> Any:
+    """Whether a unary operator drops an interval, since only infinite ones stay."""
+    return (by[6] != 0 and left > -INFINITY) or (by[7] != 0 and right < INFINITY)
+
+
 @kernel(
     "const i64[:], const i64[:], const i64[:], const i64[:], const i64[:], const i64[:], i64[:], "
     "i64[:], i64[:], i64[:] -> i64, bool"
@@ -89,7 +125,7 @@ def move(
         begin = end
         start = begin_of(F, numbers, place)
         for item in range(start, start + length_of(N, numbers, place)):
-            if (by[6] != 0 and L[item] > -INFINITY) or (by[7] != 0 and R[item] < INFINITY):
+            if is_dropped(L[item], R[item], by):
                 continue
             moved_left = -INFINITY if by[4] != 0 else shifted(L[item], by[0], by[1])
             moved_right = INFINITY if by[5] != 0 else shifted(R[item], by[2], by[3])
@@ -461,3 +497,84 @@ def find_rows(columns: Any, positions: Any, heads: Any, following: Any, given: A
         while row >= 0 and not is_match(columns, positions, row, given, positions, given_row):
             row = following[row]
         numbers[given_row] = row
+
+
+# ---- A kernel over both: which points of facts do not follow from other facts by one atom.
+
+
+@subroutine
+def cut_out(left: Any, right: Any, begin: Any, end: Any, one_left: Any, one_right: Any) -> Any:
+    """Remove the points of an interval from the list at `begin`, in place; returns its new end.
+
+    There is room for one interval more, which is needed if the interval lies within one of the list.
+    """
+    item = begin
+    while item < end and right[item] < one_left:
+        item += 1
+    if item < end and left[item] < one_left:
+        if right[item] > one_right:
+            for place in range(end, item + 1, -1):
+                left[place] = left[place - 1]
+                right[place] = right[place - 1]
+            left[item + 1] = one_right + 1
+            right[item + 1] = right[item]
+            right[item] = one_left - 1
+            return end + 1
+        right[item] = one_left - 1
+        item += 1
+    stop = item
+    while stop < end and right[stop] <= one_right:
+        stop += 1
+    if stop < end and left[stop] <= one_right:
+        left[stop] = one_right + 1
+    if stop > item:
+        for place in range(stop, end):
+            left[place - stop + item] = left[place]
+            right[place - stop + item] = right[place]
+    return end - (stop - item)
+
+
+@kernel(
+    "strided i32[:,:], i64[:], i64[:], i64[:], const strided i32[:,:], i64[:], const i64[:], const i64[:], "
+    "const i64[:], const i64[:], const i64[:], const i64[:], const i64[:], const i64[:], const i64[:], "
+    "const i64[:], i64[:], i64[:], i64[:], i64[:] -> i64"
+)
+def cut_out_matches(
+    columns: Any, positions: Any, heads: Any, following: Any, given: Any, places: Any, given_rows: Any,
+    F: Any, N: Any, L: Any, R: Any, F2: Any, N2: Any, L2: Any, R2: Any,
+    by: Any, first: Any, count: Any, left: Any, right: Any,
+) -> Any:  # fmt: skip
+    """Write lists without the points of rows that match; returns the number of intervals, or -1 if there is
+    no room for them.
+
+    List i belongs to row `given_rows[i]` of `given`; the lists of the rows that match it are moved by `by`,
+    as for `move`, if that is not empty. Rows are matched until no points are left.
+    """
+    end = 0
+    for place in range(len(given_rows)):
+        begin = end
+        if begin + N[place] > len(left):
+            return -1
+        for item in range(F[place], F[place] + N[place]):
+            left[end] = L[item]
+            right[end] = R[item]
+            end += 1
+        row = heads[bucket_of(given, places, given_rows[place], len(heads))]
+        while row >= 0 and end > begin:
+            if is_match(columns, positions, row, given, places, given_rows[place]):
+                for item in range(F2[row], F2[row] + N2[row]):
+                    one_left, one_right = L2[item], R2[item]
+                    if len(by) > 0:
+                        if is_dropped(one_left, one_right, by):
+                            continue
+                        one_left = -INFINITY if by[4] != 0 else shifted(L2[item], by[0], by[1])
+                        one_right = INFINITY if by[5] != 0 else shifted(R2[item], by[2], by[3])
+                    if one_left > one_right or end == begin:
+                        continue
+                    if end >= len(left):
+                        return -1
+                    end = cut_out(left, right, begin, end, one_left, one_right)
+            row = following[row]
+        first[place] = begin
+        count[place] = end - begin
+    return end

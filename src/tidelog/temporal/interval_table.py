@@ -53,15 +53,30 @@ class IntervalLists:
 
     def rows(self) -> tuple[Integers, Integers, Integers]:
         """All intervals one by one: the number of the list, the left and the right end."""
-        owners = np.repeat(self.numbers, self.count)
-        starts = np.cumsum(self.count) - self.count
-        positions = np.arange(len(owners)) - np.repeat(starts - self.first, self.count)
-        return owners, self.left[positions], self.right[positions]
+        copied = self.copied()
+        return np.repeat(self.numbers, self.count), copied.left, copied.right
+
+    def copied(self) -> IntervalLists:
+        """The same lists, one behind the other in arrays of their own."""
+        size = self.size
+        first, left, right = (
+            np.empty(len(self.first), np.int64),
+            np.empty(size, np.int64),
+            np.empty(size, np.int64),
+        )
+        kernels.copy_lists(*self.parts, first, left, right)
+        return IntervalLists(first, self.count, left, right)
+
+    @property
+    def nonempty(self) -> Integers:
+        """The numbers of the lists that are not empty."""
+        numbers: Integers = self.count.nonzero()[0]
+        return numbers
 
     @property
     def size(self) -> int:
         """How many intervals there are."""
-        return int(self.count.sum())
+        return int(kernels.total_length(self.count, self.numbers))
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -84,13 +99,14 @@ class IntervalLists:
     def _combined(
         self, operation: int, other: IntervalLists, numbers: Integers, others: Integers
     ) -> IntervalLists:
-        room = _room(len(numbers), self._length(numbers) + other._length(others))
-        end = kernels.combine(operation, *self.parts, numbers, *other.parts, others, *room.parts)
-        return room.cut(end)
+        count, size = len(numbers), self._length_with(other, numbers, others)
+        room = _room(count, size)
+        end = kernels.combine(operation, *self.parts, numbers, *other.parts, others, *room)
+        return _filled(room, count, end)
 
-    def _length(self, numbers: Integers) -> int:
-        """The number of intervals in the lists of these numbers, some of which may be -1."""
-        return int(kernels.total_length(self.count, numbers))
+    def _length_with(self, other: IntervalLists, numbers: Integers, others: Integers) -> int:
+        """The number of intervals in pairs of lists, some of whose numbers may be -1."""
+        return int(kernels.total_length_of_pairs(self.count, numbers, other.count, others))
 
     def later(self, end: int) -> IntervalLists:
         """The points from a left end on."""
@@ -105,10 +121,11 @@ class IntervalLists:
         """The lists after unary operators, the innermost first, as `Timeline.operator` encodes them."""
         lists = self
         for by in moves:
-            room = _room(len(lists), lists.size)
-            end, is_beyond = kernels.move(*lists.parts, lists.numbers, by, *room.parts)
+            count, numbers = len(lists.first), lists.numbers
+            room = _room(count, kernels.total_length(lists.count, numbers))
+            end, is_beyond = kernels.move(*lists.parts, numbers, by, *room)
             _check(is_beyond)
-            lists = room.cut(end)
+            lists = _filled(room, count, end)
         return lists
 
     def since(
@@ -117,30 +134,38 @@ class IntervalLists:
         """The points that these lists reach without a gap from points of the others: `since` or `until` with
         an interval without 0.
         """
-        room = _room(len(numbers), self._length(numbers) + other._length(others))
+        count, size = len(numbers), self._length_with(other, numbers, others)
+        room = _room(count, size)
         operands = (*self.parts, numbers, *other.parts, others, by, is_integer)
-        end, is_beyond = kernels.lasting(*operands, *room.parts)
+        end, is_beyond = kernels.lasting(*operands, *room)
         _check(is_beyond)
-        return room.cut(end)
+        return _filled(room, count, end)
 
     def grouped(self, keys: Integers) -> tuple[Integers, IntervalLists]:
         """The distinct keys in order, and for each the union of its lists."""
-        if len(keys) > 1 and not bool((keys[1:] > keys[:-1]).all()):
-            order = np.argsort(keys, kind="stable")
-            starts, room = np.empty(len(keys), np.int64), _room(len(keys), self.size)
-            groups, end = kernels.gather(*self.parts, order, keys[order], starts, *room.parts)
-            lists = IntervalLists(room.first[:groups], room.count[:groups], room.left, room.right)
-            return keys[order[starts[:groups]]], lists.cut(end)
-        return keys, self
-
-    def cut(self, size: int) -> IntervalLists:
-        """The same lists, of which only the first `size` intervals are in use."""
-        return IntervalLists(self.first, self.count, self.left[:size], self.right[:size])
+        if kernels.is_increasing(keys):
+            return keys, self
+        order = np.argsort(keys, kind="stable")
+        starts, room = np.empty(len(keys), np.int64), _room(len(keys), self.size)
+        groups, end = kernels.gather(*self.parts, order, keys[order], starts, *room)
+        return keys[order[starts[:groups]]], _filled(room, groups, end)
 
 
-def _room(count: int, size: int) -> IntervalLists:
-    """Uninitialised arrays for `count` lists with `size` intervals in all."""
-    return IntervalLists(*(np.empty(length, np.int64) for length in (count, count, size, size)))
+Room = tuple[Integers, Integers, Integers, Integers]
+
+
+def _room(count: int, size: int) -> Room:
+    """Uninitialised arrays for `count` lists with `size` intervals in all, as kernels take them."""
+    room = np.empty(2 * (count + size), np.int64)
+    lefts = 2 * count
+    rights = lefts + size
+    return room[:count], room[count:lefts], room[lefts:rights], room[rights:]
+
+
+def _filled(room: Room, count: int, size: int) -> IntervalLists:
+    """The first `count` lists, with `size` intervals in all, that a kernel has written."""
+    first, counts, left, right = room
+    return IntervalLists(first[:count], counts[:count], left[:size], right[:size])
 
 
 def empty_lists(count: int = 0) -> IntervalLists:
@@ -163,11 +188,15 @@ def all_time(count: int) -> IntervalLists:
 
 def concatenate(parts: Sequence[IntervalLists]) -> IntervalLists:
     """The lists of all parts, numbered on."""
-    compact = [lists.rows() for lists in parts]
     count = np.concatenate([lists.count for lists in parts])
-    left = np.concatenate([left for _, left, _ in compact])
-    right = np.concatenate([right for _, _, right in compact])
-    return IntervalLists(np.cumsum(count) - count, count, left, right)
+    first, _, left, right = _room(len(count), kernels.total_length(count, np.arange(len(count))))
+    number = item = 0
+    for lists in parts:
+        kernels.copy_lists(*lists.parts, first[number:], left[item:], right[item:])
+        first[number : number + len(lists)] += item
+        number += len(lists)
+        item += lists.size
+    return IntervalLists(first, count, left, right)
 
 
 def _check(is_beyond: bool) -> None:
@@ -333,8 +362,8 @@ class RowIndex:
 def select(columns: IdColumns, positions: Sequence[int], rows: Integers) -> IdColumns:
     """The columns at these positions, of these rows only: no column is copied as a whole."""
     selected = np.empty((len(positions), len(rows)), np.int32)
-    for target, position in zip(selected, positions, strict=True):
-        np.take(columns[position], rows, out=target)
+    for place, position in enumerate(positions):
+        selected[place] = columns[position][rows]
     return selected
 
 
@@ -355,7 +384,7 @@ class NumberedRows:
         self.columns: IdColumns = np.empty((arity, 16), np.int32)
         self.rows = 0
         self._set = RowIndex(range(arity))
-        self._indexes: dict[tuple[int, ...], RowIndex] = {}
+        self._indexes: dict[tuple[int, ...], RowIndex] = {tuple(range(arity)): self._set}
 
     def find_or_add(self, given: IdColumns, count: int | None = None) -> Integers:
         """The number of each given row, which is added if it is new."""
@@ -386,12 +415,17 @@ class NumberedRows:
 
     def matches(self, positions: Sequence[int], keys: IdColumns) -> tuple[Integers, Integers]:
         """The number of each key with that of each row of the set that has its ids at these positions."""
+        index = self.index(positions)
+        return index.matches(self.columns, np.ascontiguousarray(keys), np.arange(len(positions)))
+
+    def index(self, positions: Sequence[int]) -> RowIndex:
+        """The index by these positions, with all rows."""
         key = tuple(positions)
         index = self._indexes.get(key)
         if index is None:
             index = self._indexes[key] = RowIndex(key)
         index.extend(self.columns, self.rows)
-        return index.matches(self.columns, np.ascontiguousarray(keys), np.arange(len(key)))
+        return index
 
 
 MOST_WASTE = 1 << 16  # unused intervals of a pool before it is compacted
@@ -459,6 +493,35 @@ class TimedTable:
         rows = self.facts.rows
         return IntervalLists(self._first[:rows], self._count[:rows], self._left, self._right)
 
+    def without_matches(
+        self,
+        lists: IntervalLists,
+        given: IdColumns,
+        rows: Integers,
+        places: Integers,
+        positions: Sequence[int],
+        by: Integers,
+    ) -> IntervalLists:
+        """Lists, one for each of some rows of `given`, without the points of facts that have at `positions`
+        the ids that the row has at `places`, moved by a unary operator if `by` is not empty.
+        """
+        facts, count, size = self.facts, len(rows), 2 * lists.size + 16
+        index = facts.index(positions)
+        lookup = (
+            facts.columns,
+            index.positions,
+            index.heads,
+            index.following,
+            given,
+            np.arange(len(positions)),
+        )
+        while True:
+            room = _room(count, size)
+            end = kernels.cut_out_matches(*lookup, rows, *lists.parts, *self.lists.parts, by, *room)
+            if end >= 0:
+                return _filled(room, count, end)
+            size *= 2
+
     def read(self, numbers: Integers, part: Part) -> IntervalLists:
         """The lists of facts, `Part.NOW` or, before the last change, `Part.BEFORE`."""
         if part is Part.NOW or not len(self.changed):
@@ -473,18 +536,20 @@ class TimedTable:
     def gain(self, numbers: Integers, lists: IntervalLists) -> tuple[Integers, IntervalLists]:
         """Add points to distinct facts; return the facts that gained points, and these points."""
         new = lists.without(self.lists, lists.numbers, numbers)
-        changed = np.flatnonzero(new.count > 0)
+        changed = new.nonempty
         numbers, new = numbers[changed], new.take(changed)
         self._write(numbers, self.lists.united(new, numbers, new.numbers))
         return numbers, new
 
-    def lose(self, numbers: Integers, lists: IntervalLists) -> tuple[Integers, IntervalLists]:
-        """Delete points of distinct facts; return the facts that lost points, and these points."""
-        lost = lists.intersected(self.lists, lists.numbers, numbers)
-        changed = np.flatnonzero(lost.count > 0)
-        numbers, lost = numbers[changed], lost.take(changed)
-        self._write(numbers, self.lists.without(lost, numbers, lost.numbers))
-        return numbers, lost
+    def held(self, numbers: Integers, lists: IntervalLists) -> tuple[Integers, IntervalLists]:
+        """The points among these that facts have: the facts that have some, and these points."""
+        held = lists.intersected(self.lists, lists.numbers, numbers)
+        nonempty = held.nonempty
+        return numbers[nonempty], held.take(nonempty)
+
+    def lose(self, numbers: Integers, lists: IntervalLists) -> None:
+        """Delete points of distinct facts."""
+        self._write(numbers, self.lists.without(lists, numbers, lists.numbers))
 
     def note(self, numbers: Integers, change: IntervalLists, *, is_gain: bool) -> None:
         """Record the last change, which has been made."""
@@ -511,8 +576,9 @@ class TimedTable:
     def _write(self, numbers: Integers, lists: IntervalLists) -> None:
         if not len(numbers):
             return
-        self._used += int(lists.count.sum()) - int(self._count[numbers].sum())
-        needed = self._end + 2 * lists.size
+        size = lists.size
+        self._used += size - int(kernels.total_length(self._count, numbers))
+        needed = self._end + 2 * size
         if needed > len(self._left):
             left, right = np.empty((2, max(needed, 2 * self._end)), np.int64)
             left[: self._end], right[: self._end] = self._left[: self._end], self._right[: self._end]

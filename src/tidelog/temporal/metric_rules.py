@@ -208,6 +208,17 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class SingleAtom:
+    """The body of a rule that is one atom, all whose arguments are variables, under one operator at most."""
+
+    leaf: Leaf
+    sources: tuple[int, ...]  # where in the atom the head's arguments are, all of which are variables
+    positions: tuple[int, ...]  # the same in order, to be looked up by an index
+    places: Integers  # where in the head the variables at these positions are
+    by: Integers  # how the head's points lie to those of the atom, as for `interval_kernels.move`, or empty
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class CompiledMetricRule:
     """A compiled rule: the head holds at the times of one of the bodies, shifted by `moves`."""
 
@@ -218,6 +229,27 @@ class CompiledMetricRule:
     bodies: tuple[Body, ...]
     moves: tuple[Integers, ...]
     back: tuple[Integers, ...]  # from times of the head to all times of the body that lead there
+    single: SingleAtom | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "single", _single_atom(self))
+
+
+def _single_atom(rule: CompiledMetricRule) -> SingleAtom | None:
+    """A rule's single atom; None if its body is more than that."""
+    body = rule.bodies[0]
+    if len(rule.bodies) > 1 or body.negative or body.tests or len(body.positive) != 1:
+        return None
+    link = chain(body.positive[0])
+    names = [term for term in rule.terms if isinstance(term, str)]
+    if link is None or not names or len(set(names)) < len(rule.terms):
+        return None
+    leaf, moves = link[0], (*link[1], *rule.moves)
+    if len(moves) > 1 or not leaf.is_plain:
+        return None
+    by = moves[0] if moves else np.zeros(0, np.int64)
+    sources = tuple(leaf.terms.index(name) for name in names)
+    return SingleAtom(leaf, sources, tuple(sorted(sources)), np.argsort(sources), by)
 
 
 def compile_metric_rule(

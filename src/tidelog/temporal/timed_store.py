@@ -8,6 +8,7 @@ after all predicates that it reads, so that few passes are needed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import count
@@ -19,7 +20,7 @@ import numpy as np
 from tidelog.logic.expressions import intervals_of
 from tidelog.logic.intervals import Interval
 from tidelog.logic.program import Program
-from tidelog.logic.strata import Graph, components, dependency_graph
+from tidelog.logic.strata import components, dependency_graph
 from tidelog.plan.algebra import Part
 from tidelog.records import dataclass
 from tidelog.temporal.interval_table import (
@@ -99,7 +100,9 @@ class IntervalDelta:
 
     def holding(self) -> IntervalDelta:
         """The facts that have points."""
-        nonempty = np.flatnonzero(self.lists.count > 0)
+        nonempty = self.lists.nonempty
+        if len(nonempty) == len(self.numbers):
+            return self
         return IntervalDelta(self.numbers[nonempty], self.lists.take(nonempty))
 
     def positions(self, numbers: Integers) -> Integers:
@@ -124,10 +127,7 @@ class IntervalJournal:
         """Record facts that are about to change, unless they are recorded."""
         new = table.stamp(numbers, self._transaction)
         if len(new):
-            lists = table.lists.take(new)
-            _, left, right = lists.rows()
-            copied = IntervalLists(np.cumsum(lists.count) - lists.count, lists.count, left, right)
-            self._parts.setdefault(table, []).append((new, copied))
+            self._parts.setdefault(table, []).append((new, table.lists.take(new).copied()))
 
     def undo(self) -> None:
         """Restore all facts as they were before the transaction."""
@@ -181,14 +181,17 @@ class TimedComponent:
     heads: tuple[str, ...]  # in the order in which changes are passed on
     before: DrivenBodies
     after: DrivenBodies
-    rules: Mapping[str, Sequence[CompiledMetricRule]]  # those afterwards, by head
+    # The rules afterwards, by head: those that read only other components, and those that do not.
+    nonrecursive: Mapping[str, Sequence[CompiledMetricRule]]
+    recursive: Mapping[str, Sequence[CompiledMetricRule]]
+    is_recursive: bool  # before or after the transaction
     removed: Sequence[CompiledMetricRule] = ()
     added: Sequence[CompiledMetricRule] = ()
+    read: tuple[str, ...] = field(init=False)  # the predicates of other components that rules read
 
-    @property
-    def read(self) -> list[str]:
-        """The predicates of other components that rules read."""
-        return [name for name in dict.fromkeys((*self.before, *self.after)) if name not in self.heads]
+    def __post_init__(self) -> None:
+        names = dict.fromkeys((*self.before, *self.after))
+        object.__setattr__(self, "read", tuple(name for name in names if name not in self.heads))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -210,12 +213,14 @@ def make_schedule(before: Sequence[CompiledMetricRule], after: Sequence[Compiled
     for names in components(graph):
         earlier = [compiled for name in names for compiled in old_rules.get(name, ())]
         later = [compiled for name in names for compiled in new_rules.get(name, ())]
+        driven_before, driven_after = _driven(earlier), _driven(later)
         parts.append(
             TimedComponent(
-                _sources_first(names, graph),
-                _driven(earlier),
-                _driven(later),
-                {name: new_rules.get(name, ()) for name in names},
+                _in_order(names, driven_before, driven_after),
+                driven_before,
+                driven_after,
+                *_by_recursion(names, new_rules),
+                len(names) > 1 or names[0] in graph[names[0]],
                 [compiled for compiled in earlier if compiled.rule not in new],
                 [compiled for compiled in later if compiled.rule not in old],
             )
@@ -230,6 +235,18 @@ def _by_head(rules: Iterable[CompiledMetricRule]) -> dict[str, list[CompiledMetr
     return by_head
 
 
+def _by_recursion(
+    names: Sequence[str], rules: Mapping[str, Sequence[CompiledMetricRule]]
+) -> tuple[dict[str, list[CompiledMetricRule]], dict[str, list[CompiledMetricRule]]]:
+    """The rules of a component, by head: those that read none of its predicates, and those that do."""
+    sides: tuple[dict[str, list[CompiledMetricRule]], ...] = tuple({name: [] for name in names} for _ in "01")
+    for name in names:
+        for compiled in rules.get(name, ()):
+            read = {leaf.predicate for body in compiled.bodies for leaf in body.atoms_by_leaf}
+            sides[not read.isdisjoint(names)][name].append(compiled)
+    return sides[0], sides[1]
+
+
 def _driven(rules: Iterable[CompiledMetricRule]) -> DrivenBodies:
     by_predicate: dict[str, list[DrivenBody]] = {}
     for compiled in rules:
@@ -239,22 +256,34 @@ def _driven(rules: Iterable[CompiledMetricRule]) -> DrivenBodies:
     return by_predicate
 
 
-def _sources_first(names: Sequence[str], graph: Graph) -> tuple[str, ...]:
-    """The predicates of a component, each after those it depends on, as far as cycles allow."""
-    waiting, ordered = set(names), []
-    for root in names:
-        path = [(root, iter(graph[root]))] if root in waiting else []
-        waiting.discard(root)
-        while path:
-            name, sources = path[-1]
-            source = next((one for one in sources if one in waiting), None)
-            if source is None:
-                path.pop()
-                ordered.append(name)
-            else:
-                waiting.discard(source)
-                path.append((source, iter(graph[source])))
-    return tuple(ordered)
+def _in_order(names: Sequence[str], *driven: DrivenBodies) -> tuple[str, ...]:
+    """The predicates of a component in an order in which few bodies lead from a predicate to an earlier one:
+    a change that comes back to an earlier one is passed on once more.
+
+    Eades, Lin, Smyth: A fast and effective heuristic for the feedback arc set problem, 1993: sources first,
+    sinks last, and if there are neither, the predicate that leads to others most often, net.
+    """
+    edges = [(name, each.rule.head) for bodies in driven for name in names for each in bodies.get(name, ())]
+    edges = [(source, target) for source, target in edges if source != target]
+    waiting = dict.fromkeys(names)
+    leaving, entering = Counter(source for source, _ in edges), Counter(target for _, target in edges)
+    neighbours: dict[str, list[tuple[str, Counter[str]]]] = {name: [] for name in names}
+    for source, target in edges:
+        neighbours[source].append((target, entering))
+        neighbours[target].append((source, leaving))
+    ready = [name for name in names if not (leaving[name] and entering[name])]
+    first, last = [], []
+    while waiting:
+        name = ready.pop() if ready else max(waiting, key=lambda name: leaving[name] - entering[name])
+        if name not in waiting:
+            continue
+        del waiting[name]
+        (first if leaving[name] else last).append(name)
+        for other, degrees in neighbours[name]:
+            degrees[other] -= 1
+            if not degrees[other]:
+                ready.append(other)
+    return (*first, *reversed(last))
 
 
 class TimedStore:
@@ -365,6 +394,12 @@ class TimedStore:
         """The facts that just changed, and the points that they gained or lost."""
         table = self.tables[leaf.predicate]
         return table.changed, table.change
+
+    def has_explicit(self, name: str) -> bool:
+        """Whether a predicate has explicit facts, with times or without."""
+        if len(self.explicit.get(name, ())):
+            return True
+        return name in self.engine.storage.relations() and self.engine.storage.size(name) > 0
 
     def explicit_lists(self, table: TimedTable, numbers: Integers) -> IntervalLists:
         """The points at which facts of a table are explicit, with times or without."""
