@@ -276,8 +276,6 @@ class Table:
 
     def clear(self) -> None:
         """Delete all rows."""
-        if not len(self):
-            return
         if self.words[layout.DENSE]:
             self.slots[self._positions()] = 0  # most of it may never have been touched
         else:
