@@ -76,15 +76,14 @@ class ColumnarStorage(CatalogObserver):
     def clear(self, relation: str) -> None:
         """Delete all facts of a relation; prepared plans go on reading and filling it."""
         table = self.catalog.table(relation)
-        if (
-            len(table) > MOST_KEPT
-            and table.words[layout.SCRATCH]
-            and not self.catalog.has_index(table.number)
-        ):
-            table.empty()
+        if not len(table):
             return
-        table.clear()
-        self.catalog.rebuild_indexes(table.number)
+        is_temporary = table.words[layout.SCRATCH] and not self.catalog.has_index(table.number)
+        if is_temporary and len(table) > MOST_KEPT:
+            table.empty()
+        else:
+            table.clear()
+            self.catalog.rebuild_indexes(table.number)
 
     def on_drop(self, relation: str, table: Table) -> None:
         """Forget a relation's statistics."""

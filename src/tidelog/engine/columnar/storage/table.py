@@ -306,8 +306,6 @@ class Table:
     def clear(self) -> None:
         """Delete all rows."""
         self.key = None
-        if not len(self):
-            return
         if self.words[layout.DENSE]:
             self.slots[self._positions()] = 0  # most of it may never have been touched
         else:

@@ -144,16 +144,19 @@ class Accumulators:
 
     def saved(self, groups: RowNumbers) -> tuple[Any, ...]:
         """Return what `restore` needs to take back changes of these groups."""
-        words = self.words[groups]
+        words, used = self.words[groups], int(self.details_used[0])
+        if not used:
+            return groups, words, self.results[groups], None, None, used
         places = words[words[:, A_DETAILS] > 0, A_DETAILS] - 1
-        return groups, words, self.results[groups], places, self.details[places], int(self.details_used[0])
+        return groups, words, self.results[groups], places, self.details[places], used
 
     def restore(self, saved: tuple[Any, ...]) -> None:
         """Take back all changes since `saved`; details that were begun since are free again."""
         groups, words, results, places, details, used = saved
         self.words[groups] = words
         self.results[groups] = results
-        self.details[places] = details
+        if used:
+            self.details[places] = details
         self.details_used[0] = used
 
     def keep_only(self, groups: RowNumbers) -> None:
