@@ -270,7 +270,7 @@ def test_groups_come_and_go_and_tombstones_are_removed(seed: int) -> None:
     trial = start(history, rules)
     with patch.object(module, "VACUUM_FROM", 2), patch.object(transactions, "COMPACT_FROM", 2):
         for known in trial_groups(trial):
-            known._vacuum_at = 2
+            known.vacuum_at = 2
         for _ in range(8):
             history.step()
             trial.attempt(history.chance.choice(READABLE), Change(history.facts, rules))
@@ -412,8 +412,7 @@ def test_an_exchange_has_the_result_of_a_fold(function: str, seed: int, most: in
         groups.accumulators.reset(some)
         groups.accumulators.restore(saved)
         if chance.random() < 0.2:
-            groups.accumulators.keep_only(np.arange(3))
-            groups.accumulators.fit(3)
+            groups.accumulators = groups.accumulators.only(np.arange(3))
 
 
 @pytest.mark.parametrize("function", ["min", "max"])

@@ -84,6 +84,7 @@ class Accumulators:
     """The accumulators of one aggregation, by the number of the group."""
 
     def __init__(self, aggregation: Aggregation) -> None:
+        self.aggregation = aggregation
         self.function = aggregation.function
         self.argument = aggregation.arguments[0]
         is_extreme = self.function in EXTREMES
@@ -159,18 +160,19 @@ class Accumulators:
             self.details[places] = details
         self.details_used[0] = used
 
-    def keep_only(self, groups: RowNumbers) -> None:
-        """Number these groups from 0, and drop all others."""
-        size = max(2 * len(groups), FIRST_GROUPS)
-        words, results = self.words[groups], self.results[groups]
-        places = words[:, A_DETAILS].copy()
-        kept = np.flatnonzero(places)
-        words[kept, A_DETAILS] = np.arange(1, len(kept) + 1)
-        self.details = _taller(self.details[places[kept] - 1], max(2 * len(kept), 1))
-        self.details_used[0] = len(kept)
-        self.words = _taller(words, size)
-        self.results = np.full(size, -1, np.int32)
-        self.results[: len(groups)] = results
+    def only(self, groups: RowNumbers) -> Accumulators:
+        """Return the accumulators of these groups, numbered from 0."""
+        kept = Accumulators(self.aggregation)
+        kept.fit(len(groups))
+        words = self.words[groups]
+        detailed = np.flatnonzero(words[:, A_DETAILS])
+        places = words[detailed, A_DETAILS] - 1
+        words[detailed, A_DETAILS] = np.arange(1, len(detailed) + 1)
+        kept.words[: len(groups)] = words
+        kept.results[: len(groups)] = self.results[groups]
+        kept.details = _taller(self.details[places], len(detailed) + 1)
+        kept.details_used[0] = len(detailed)
+        return kept
 
 
 def _taller(array: Words, rows: int) -> Words:

@@ -35,7 +35,7 @@ from tidelog.engine.protocol import Aggregated
 from tidelog.logic.program import Atom, Constant, Term
 from tidelog.records import dataclass
 
-VACUUM_FROM = 4096  # groups from which those without rows are removed
+VACUUM_FROM = 4096
 ONLY_TABLE = np.zeros(1, np.int64)  # the groups of a rule are the one table of a T of their own
 
 
@@ -58,7 +58,7 @@ class KnownGroups:
         self.accumulators = tuple(map(Accumulators, rule.aggregations))
         self.is_known: Marks = np.zeros(FIRST_GROUPS, np.bool_)
         self._is_listed: Marks = np.zeros(FIRST_GROUPS, np.bool_)
-        self._vacuum_at = VACUUM_FROM
+        self.vacuum_at = VACUUM_FROM  # the number of groups from which those without rows are removed
         self.table = self._empty_table()
 
     def _empty_table(self) -> Table:
@@ -117,22 +117,19 @@ class KnownGroups:
         for accumulators, each in zip(self.accumulators, accumulated, strict=True):
             accumulators.restore(each)
 
-    def vacuum(self) -> None:
-        """Remove groups without rows if there may be many."""
+    def with_rows(self) -> KnownGroups:
+        """Return the known groups that have rows, if there may be many others; else all."""
         count = len(self.table)
-        if count < self._vacuum_at:
-            return
+        if count < self.vacuum_at:
+            return self
         rows = self.accumulators[0].words[:count, A_ROWS]
-        kept = np.flatnonzero(self.is_known[:count] & (rows > 0))
-        keys = self.keys(kept)
-        self.table = self._empty_table()
-        self.is_known = np.zeros(max(2 * len(kept), FIRST_GROUPS), np.bool_)
-        self._is_listed = np.zeros(len(self.is_known), np.bool_)
-        for accumulators in self.accumulators:
-            accumulators.keep_only(kept)
-        self.find(keys, len(kept))  # in this order
-        self.is_known[: len(kept)] = True
-        self._vacuum_at = max(VACUUM_FROM, 2 * len(kept))
+        groups = np.flatnonzero(self.is_known[:count] & (rows > 0))
+        kept = KnownGroups(self.aggregated)
+        kept.accumulators = tuple(accumulators.only(groups) for accumulators in self.accumulators)
+        kept.find(self.keys(groups), len(groups))  # in this order
+        kept.is_known[: len(groups)] = True
+        kept.vacuum_at = max(VACUUM_FROM, 2 * len(groups))
+        return kept
 
 
 @dataclass(slots=True, eq=False)
@@ -220,7 +217,10 @@ class ColumnarAggregates(Participant, CatalogObserver):
         columns = [*keys, *results]
         if count < len(is_asked):
             columns = [column[is_asked] for column in columns]
-        return self.transactions.facts(relation, columns, count, create)
+        facts = self.transactions.facts(relation, columns, count, create)
+        if len(facts) < count:
+            raise AssertionError(f"a known group of `{relation}` does not have its fact")
+        return facts
 
     def _count_without_value(self, results: Sequence[Ids], is_asked: Marks) -> None:
         """Count the requested groups that derive nothing because an aggregate has no value."""
@@ -323,7 +323,7 @@ class ColumnarAggregates(Participant, CatalogObserver):
             if not known.is_exchanged and not known.read.isdisjoint(changed):
                 self.forget(relation)
             elif known.is_exchanged:
-                known.vacuum()
+                self._known[relation] = known.with_rows()
         self._end_transaction()
 
     def on_roll_back(self) -> None:
