@@ -35,6 +35,7 @@ from tidelog.logic.program import (
     Expression,
     Literal,
     Negation,
+    Program,
     Rule,
     Term,
     Variable,
@@ -66,7 +67,7 @@ HELP: Final = "exclude such rows by a test, or give them a value with COALESCE"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ComputedStep:
     """A function of a rule's body, computed into a variable of its own."""
 
     variable: Variable
@@ -79,7 +80,7 @@ class FindingRule:
     """The body by which dropped rows are found. Mutable: it is made literal by literal."""
 
     body: list[Literal] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ComputedStep] = field(default_factory=list)
     copied: list[Variable] = field(default_factory=list)  # variables that are assigned without a function
     _failing: set[Variable] = field(default_factory=set)  # variables that may have the value `NONE`
 
@@ -137,7 +138,7 @@ class FindingRule:
             value = Apply("IF", (_any_is_none(failing), NONE, value))
         result = variable or Variable(f"step {len(self.steps)}")  # no variable of a rule has a space
         self.body.append(Assignment(result, value))
-        self.steps.append(Step(result, applied, literal))
+        self.steps.append(ComputedStep(result, applied, literal))
         self._failing.add(result)
         return result
 
@@ -146,7 +147,7 @@ class FindingRule:
         """The variables that the body assigns."""
         return (*self.copied, *(step.variable for step in self.steps))
 
-    def shown(self, step: Step) -> tuple[Variable, ...]:
+    def shown(self, step: ComputedStep) -> tuple[Variable, ...]:
         """Return the variables of the rule that the arguments of a step are computed from."""
         computed = {each.variable: each for each in self.steps}
         found: dict[Variable, None] = {}
@@ -203,7 +204,7 @@ class _Kind:
     parts: list[Rows] = field(default_factory=list)
 
 
-class Search:
+class RowSearch:
     """Finds dropped rows in the facts of an engine as they are now. Mutable; what it defines is dropped."""
 
     def __init__(self, engine: EngineParts) -> None:
@@ -442,7 +443,7 @@ def _touched_by(body: Body, place: int, suffix: str) -> Body:
 
 def find_missing(rules: Iterable[Rule], engine: EngineParts) -> tuple[MissingValues, ...]:
     """Return what rules drop of all facts, in the order of the rules."""
-    search = Search(engine)
+    search = RowSearch(engine)
     for rule in rules:
         search.in_all(rule)
     return search.missing()
@@ -452,7 +453,7 @@ def find_missing_in_change(
     rules: Iterable[Rule], inserted: NetFacts, deleted: NetFacts, engine: EngineParts
 ) -> tuple[MissingValues, ...]:
     """Return what rules drop of the rows that a change of facts has brought."""
-    search = Search(engine)
+    search = RowSearch(engine)
     for rule in rules:
         search.in_change(rule, inserted, deleted)
     return search.missing()
@@ -474,6 +475,17 @@ def warn_of(found: Sequence[tuple[str, str, int, str]]) -> list[Diagnostic]:
         for function, place, rows, first in found
     ]
     return _first_few(described, [rows for _, _, rows, _ in found])
+
+
+def missing_columns(found: Sequence[MissingValues], program: Program) -> dict[str, list[str]]:
+    """Return the same as columns of texts, for tasks to tell: function, place, rows and the first row."""
+    writing = Writing.of(program)
+    return {
+        "function": [each.function for each in found],
+        "place": [Diagnostic("", "", each.place).location or "" for each in found],
+        "rows": [str(each.rows) for each in found],
+        "first": [first_row(each, writing) for each in found],
+    }
 
 
 def _first_few(described: list[Diagnostic], rows: Sequence[int]) -> list[Diagnostic]:

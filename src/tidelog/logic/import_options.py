@@ -24,6 +24,11 @@ class Nulls(Enum):
     VALUE = "value"  # `NULL`, a value that equals only itself and is counted
 
 
+def null_counter(predicate: str, column: str, action: str) -> str:
+    """Return the name of the counter of rows that lack the value of a column, by their treatment."""
+    return f"{predicate}.{column} {action}"
+
+
 def is_counted_apart(treatment: str) -> bool:
     """Return whether rows treated this way are counted separately from unreadable ones."""
     return treatment != Nulls.REJECT.value

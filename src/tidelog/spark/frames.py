@@ -28,6 +28,7 @@ from pyspark.storagelevel import StorageLevel
 
 from tidelog.durable import replacing_text
 from tidelog.errors import Diagnostic, ProgramError, codes
+from tidelog.logic.import_options import null_counter
 from tidelog.logic.program import free_name
 from tidelog.records import dataclass
 from tidelog.spark.schemas import (
@@ -54,7 +55,6 @@ from tidelog.spark.worker import (
     VIOLATIONS,
     FileTarget,
     WriteRows,
-    null_counter,
 )
 
 PREDICATE: Final = "predicate"  # the column with the predicate of a row

@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
 from secrets import token_hex
@@ -32,18 +32,17 @@ from tidelog.data.columns import HOLD_EMPTY_TEXT, Batch, policy
 from tidelog.data.relation import Relation, misfit_error
 from tidelog.data.typed_columns import Misfit, to_typed
 from tidelog.engine import exchange
-from tidelog.engine.events import MissingValues
 from tidelog.engine.exchange import Collision, Listener, Lost
 from tidelog.equality import distributed as equality
+from tidelog.engine.missing_values import missing_columns
 from tidelog.errors import Diagnostic, Inconsistent, TidelogError, codes
 from tidelog.errors.codes import EXCHANGE_FAILED
 from tidelog.io.arrow_files import read_arrow_data, wanted_columns
 from tidelog.io.rejects import BadRow, OnError, RejectedRows
-from tidelog.logic.import_options import Nulls
+from tidelog.logic.import_options import Nulls, null_counter
 from tidelog.logic.program import BOTTOM, Program
 from tidelog.logic.type_inference import Schema
 from tidelog.logic.values import ColumnType
-from tidelog.plan.rule_text import Writing
 from tidelog.reasoner.constraints import told_apart, violated
 from tidelog.reasoner.explaining import MAGIC
 from tidelog.reasoner.reasoner import Reasoner
@@ -174,9 +173,10 @@ class DerivationTask:
         else:
             path = Path(f"{state.path}.{uuid4().hex}")
             reasoner = stored = open_store(path, self.program, later=True, **settings)
-        reasoner.warn = _warned_by_the_driver
+        reasoner.warn = lambda warnings: None  # the driver has reported what never matches
         self._load(reasoner, batches, rejects)
-        yield from self.with_counts(self.ask(reasoner), rejects, lambda: reasoner.statistics.missing)
+        missing = self.missing(lambda: reasoner.statistics.missing)
+        yield from self.with_counts(chain(self.ask(reasoner), missing), rejects)
         if state is not None:
             stored.batches[state.app] = BatchId(state.app, state.number)
             stored.begin()
@@ -241,13 +241,8 @@ class DerivationTask:
         for table in _tables_of(batches):
             yield from columns.batches(table, label, rejects)
 
-    def with_counts(
-        self,
-        outputs: Iterator[OutputRows],
-        rejects: CollectedRejects,
-        missing: Callable[[], Sequence[MissingValues]],
-    ) -> Iterator[OutputRows]:
-        """Yield the rejected rows, then the outputs, what is `missing` then, and the counts of rows."""
+    def with_counts(self, outputs: Iterator[OutputRows], rejects: CollectedRejects) -> Iterator[OutputRows]:
+        """Yield the rejected rows, then the outputs, then the counts of rows."""
         counts = {REJECTS: len(rejects.collected)}
         if rejects.collected:
             yield self._texts(REJECTS, [list(column) for column in zip(*rejects.collected, strict=True)])
@@ -257,18 +252,12 @@ class DerivationTask:
             yield self._texts(NULLS, [list(column) for column in zip(*null_counts, strict=True)])
         counted = self._counted(outputs, counts)
         yield from counted if self.target is None else self._to_files(self.target, counted)
-        found = missing()
-        if found:
-            counts[MISSING] = sum(each.rows for each in found)
-            yield self._texts(MISSING, zip(*map(self._described, found), strict=True))
         yield self._texts(COUNTS, [[json.dumps(counts)]])
 
-    def _described(self, missing: MissingValues) -> tuple[str, str, str, str]:
-        """Return a function without a value: its name, its place, how many rows, and the first of them."""
-        from tidelog.engine.missing_values import first_row
-
-        place = Diagnostic("", "", missing.place).location or ""
-        return missing.function, place, str(missing.rows), first_row(missing, Writing.of(self.program))
+    def missing(self, find: Callable[[], Sequence[Any]]) -> Iterator[OutputRows]:
+        """Yield for which rows functions had no value, once all else is derived."""
+        if found := find():
+            yield OutputRows(MISSING, missing_columns(found, self.program), len(found))
 
     def _counted(self, outputs: Iterator[OutputRows], counts: dict[str, int]) -> Iterator[OutputRows]:
         """Yield the outputs, and count the rows of each."""
@@ -375,7 +364,8 @@ class BarrierTask:
             for columns, rows in self.task.read(batches, rejects):
                 _load_part(deriving, columns, _checked(rows, rejects))
             deriving.run()
-        yield from self.task.with_counts(self._outputs(deriving, program), rejects, deriving.missing)
+        missing = self.task.missing(deriving.missing)
+        yield from self.task.with_counts(chain(self._outputs(deriving, program), missing), rejects)
 
     def _settings(self, *names: str) -> dict[str, Any]:
         return {key: self.task.settings[key] for key in names if key in self.task.settings}
@@ -418,15 +408,6 @@ def count_input_rows(batch: Any) -> int:
     """Return how many rows of a batch have inputs."""
     tagless = pc.sum(pc.equal(batch.column(TAG), NONE)).as_py() or 0
     return int(batch.num_rows - tagless)
-
-
-def null_counter(predicate: str, column: str, action: str) -> str:
-    """Return the name of the counter of rows that lack the value of a column, by their treatment."""
-    return f"{predicate}.{column} {action}"
-
-
-def _warned_by_the_driver(warnings: object) -> None:
-    """Ignore warnings of what never matches, which the driver has reported."""
 
 
 def _tables_of(batches: list[Any]) -> Iterator[Any]:

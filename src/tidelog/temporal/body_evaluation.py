@@ -431,10 +431,10 @@ def _times(lists: IntervalLists, store: TimedStore) -> str:
 
 def find_missing_over_time(rules: Iterable[Rule], store: TimedStore) -> tuple[MissingValues, ...]:
     """What rules over time drop at any time: a row is a combination of the values of variables."""
-    from tidelog.engine.missing_values import FindingRule, Search
+    from tidelog.engine.missing_values import FindingRule, RowSearch
 
     evaluation = BodyEvaluation(store, ExpressionEvaluator(store.engine))
-    search = Search(store.engine)
+    search = RowSearch(store.engine)
     for rule in rules:
         finding = FindingRule.of(rule.body)
         if finding is None:
