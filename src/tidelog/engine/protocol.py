@@ -450,7 +450,10 @@ class CompiledLoop(Protocol):
         """Whether the relations are still those that it was made for."""
 
     def run(
-        self, removed: Any, added: Any, tell: Callable[[int, LoopOutcome], None] | None = None
+        self,
+        removed: Mapping[str, Rows],
+        added: Mapping[str, Rows],
+        tell: Callable[[int, LoopOutcome], None] | None = None,
     ) -> tuple[int, int]:
         """Delete and insert explicit facts; return the total numbers of deleted and inserted facts.
 

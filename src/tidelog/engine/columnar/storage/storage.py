@@ -151,8 +151,9 @@ class ColumnarStorage(CatalogObserver):
 
     def all_row_flags(self, given: Mapping[str, tuple[Sequence[Ids], int]]) -> npt.NDArray[np.uint8]:
         """Return the same for rows of many relations, one relation after the other."""
-        for relation in given:
-            self.catalog.table(relation).complete(self.limits.check)
+        if self.catalog.incomplete:
+            for relation in given:
+                self.catalog.table(relation).complete(self.limits.check)
         batch = batch_of(given, self.catalog)
         flags = np.empty(batch.rows, np.uint8)
         change_kernels.stand(self.catalog.descriptors, *batch.parts, flags)

@@ -445,29 +445,76 @@ def look_back(T: Any, Z: Any) -> None:
         flags[row] = (flags[row] & (EXPLICIT | ALIVE)) | (BEFORE if was else 0)
 
 
-@kernel("i64[:,:], i64[:], i64[:], i64[:] -> i64, i64")
-def close_journal(T: Any, Z: Any, deleted: Any, inserted: Any) -> Any:
-    """Write the deleted and inserted facts, set BEFORE to ALIVE for facts in the journal, and empty it."""
+@kernel("i64[:,:], i64[:], i64[:], i64[:,:], i64[:], i32[:] -> i64, i64, i64")
+def close_journal(T: Any, Z: Any, counts: Any, groups: Any, rows: Any, ids: Any) -> Any:
+    """Write the deleted facts, then the inserted ones, and empty the journal; set BEFORE to ALIVE for all.
+
+    Returns the number of groups of deleted facts, that of all, and the most tombstones in a relation that
+    lost facts. `write_net` says what a group is.
+    """
     journal = int64_at(Z[Z_JOURNAL], Z[Z_JOURNAL_CAPACITY])
-    deleted_count, inserted_count = 0, 0
+    deleted, inserted, most_dead = 0, 0, np.int64(0)
     for place in range(Z[Z_JOURNAL_COUNT]):
-        table, row = journal[place] >> 32, journal[place] & LOWER
+        code = journal[place]
+        table, row = code >> 32, code & LOWER
         flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
         truth = flags[row] & STANDING
         if truth == BEFORE:
-            deleted[deleted_count] = journal[place]
-            deleted_count += 1
+            journal[deleted] = code  # what has been read makes room
+            deleted += 1
             T[table, DEAD] += 1
+            most_dead = max(most_dead, T[table, DEAD])
         elif truth == ALIVE:
-            inserted[inserted_count] = journal[place]
-            inserted_count += 1
+            rows[inserted] = code
+            inserted += 1
             T[table, DEAD] -= 1
         # A fact that is entered again after `rebase` is settled already.
         flags[row] = (flags[row] & (EXPLICIT | ALIVE)) | (BEFORE if flags[row] & ALIVE else 0)
         T[table, OLD_END] = T[table, ROWS]
         T[table, CURRENT_END] = T[table, ROWS]
     Z[Z_JOURNAL_COUNT] = 0
-    return deleted_count, inserted_count
+    for place in range(inserted):
+        journal[deleted + place] = rows[place]
+    split, end = write_net(T, journal, 0, deleted, counts, groups, 0, rows, ids, 0)
+    count, end = write_net(T, journal, deleted, deleted + inserted, counts, groups, split, rows, ids, end)
+    return split, count, most_dead
+
+
+@subroutine
+def write_net(
+    T: Any, codes: Any, first: Any, last: Any, counts: Any, groups: Any, group: Any, rows: Any, ids: Any, end: Any
+) -> Any:
+    """Write the facts from `first` to `last` table by table; returns the numbers of the next group and id.
+
+    A group is a table, where its rows begin and end in `rows`, and where its ids do in `ids`, column after
+    column. `counts` has a zero for each table, before and after the call.
+    """
+    begin, row = group, first
+    for place in range(first, last):
+        table = codes[place] >> 32
+        if counts[table] == 0:
+            groups[group, 0] = table
+            group += 1
+        counts[table] += 1
+    for number in range(begin, group):
+        table = groups[number, 0]
+        groups[number, 1], groups[number, 2] = row, row + counts[table]
+        counts[table], row = row, groups[number, 2]
+    for place in range(first, last):
+        table = codes[place] >> 32
+        rows[counts[table]] = codes[place] & LOWER
+        counts[table] += 1
+    for number in range(begin, group):
+        table = groups[number, 0]
+        counts[table] = 0
+        groups[number, 3] = end
+        for column in range(T[table, ARITY]):
+            column_ids = int32_at(T[table, COLUMNS + column], T[table, CAPACITY])
+            for place in range(groups[number, 1], groups[number, 2]):
+                ids[end] = column_ids[rows[place]]
+                end += 1
+        groups[number, 4] = end
+    return group, end
 
 
 @kernel("i64[:,:], i64[:], i64")
@@ -484,7 +531,7 @@ def undo_journal(T: Any, Z: Any, first: Any) -> None:
     Z[Z_JOURNAL_COUNT] = first
 
 
-# ---- Facts of many relations in one call: their flags, row numbers and ids.
+# ---- Facts of many relations in one call: their flags and codes.
 #
 # A batch has a group of rows per relation: `tables` and `counts` are the table and the number of rows of
 # each. Ids lie column after column, group after group. Mutates its arguments.
@@ -511,8 +558,8 @@ def stand(T: Any, tables: Any, counts: Any, source: Any, flags_out: Any) -> None
 
 
 @kernel("i64[:,:], i64[:], i64[:], i32[:], i64, bool, i64[:] -> i64")
-def find_or_enter(T: Any, tables: Any, counts: Any, source: Any, done: Any, create: Any, numbers: Any) -> Any:
-    """Write the numbers of the rows from `done` on into `numbers`, or -1.
+def find_or_enter(T: Any, tables: Any, counts: Any, source: Any, done: Any, create: Any, codes: Any) -> Any:
+    """Write the codes of the rows from `done` on into `codes`, or -1.
 
     Returns the number of rows looked up; if these are not all, the table of the next one must grow first.
     """
@@ -529,24 +576,10 @@ def find_or_enter(T: Any, tables: Any, counts: Any, source: Any, done: Any, crea
                 if position < 0 or T[table, ROWS] >= min(T[table, CAPACITY], T[table, SLOT_LIMIT]):
                     return rows_before + index
                 row = enter_row(T, table, key, position)
-            numbers[rows_before + index] = row
+            codes[rows_before + index] = (table << 32) | row if row >= 0 else -1
         first += arity * count
         rows_before += count
     return rows_before
-
-
-@kernel("i64[:,:], i64[:], i64[:], i64[:], i32[:]")
-def gather(T: Any, tables: Any, counts: Any, rows: Any, ids: Any) -> None:
-    """Write the ids of rows into `ids`."""
-    first, rows_done = 0, 0
-    for group in range(len(tables)):
-        table, count = tables[group], counts[group]
-        for column in range(T[table, ARITY]):
-            column_ids = int32_at(T[table, COLUMNS + column], T[table, CAPACITY])
-            for index in range(count):
-                ids[first + index] = column_ids[rows[rows_done + index]]
-            first += count
-        rows_done += count
 
 
 @kernel("i64[:], i64[:], i64[:], i64[:], i64[:] -> i64")

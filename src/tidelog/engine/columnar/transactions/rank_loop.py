@@ -5,7 +5,7 @@ The engine offers this to `maintenance.counting.RankCounting`, which does the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from time import perf_counter
 
 import numpy as np
@@ -22,7 +22,7 @@ from tidelog.engine.columnar.transactions.change_runner import (
     ChangeExecutor,
     ChangeRunner,
 )
-from tidelog.engine.columnar.transactions.row_sets import EMPTY, RowNumbers, RowSet, codes_of
+from tidelog.engine.columnar.transactions.row_sets import EMPTY, Columns, RowNumbers, RowSet, find_codes
 from tidelog.engine.columnar.transactions.transactions import ChangeBuffers
 from tidelog.engine.protocol import Family, LoopOutcome, LoopSection
 from tidelog.records import dataclass
@@ -110,7 +110,8 @@ class RankedUpdate:
         self.width = self.steps = 1
         self._list_tables()
         self.lists: list[RowNumbers] = []
-        self._addresses: list[int] = []  # of the lists, cached: asking an array for its own takes a while
+        # What `_publish` writes; the addresses of the lists are kept: asking an array for its own takes a while.
+        self._published = np.zeros(len(PUBLISHED), np.int64)
         self._grow_lists()
         self._handled = [
             number for number, section in enumerate(sections, 1) if section.custom_handler is not None
@@ -149,14 +150,18 @@ class RankedUpdate:
         return self.version == self.catalog.version and self.counters is self.bookkeeping.counters
 
     def run(
-        self, removed: RowSet, added: RowSet, report: Callable[[int, LoopOutcome], None] | None = None
+        self,
+        removed: Mapping[str, Columns],
+        added: Mapping[str, Columns],
+        report: Callable[[int, LoopOutcome], None] | None = None,
     ) -> tuple[int, int]:
         """Delete and insert explicit facts; return the total numbers of deleted and inserted facts.
 
         `report` is called after each stratum, with its position among all; the loop pauses for it.
         """
-        deleted, inserted = codes_of(removed, self.catalog), codes_of(added, self.catalog)
-        explicit = (*removed.relations, *added.relations)
+        deleted = find_codes(removed, self.catalog, create=False)
+        inserted = find_codes(added, self.catalog, create=True)
+        explicit = (*removed, *added)
         state = self._begin()
         try:
             if report is None:
@@ -251,14 +256,9 @@ class RankedUpdate:
 
     def _publish(self, workspace: Workspace) -> None:
         """Write the data of these plans into the state, which a run of another plan may have changed."""
-        capacity = len(self.lists[0])
-        workspace.state[PUBLISHED] = (
-            workspace.batch,
-            self.width,
-            self.workers.limits.budget(),
-            *self._addresses,
-            capacity,
-        )
+        published = self._published
+        published[:3] = workspace.batch, self.width, self.workers.limits.budget()
+        workspace.state[PUBLISHED] = published
 
     def _changed(self, which: int, tables: Sequence[int]) -> RowSet:
         """Return the facts of these tables that were deleted (0) or inserted (1) so far."""
@@ -310,7 +310,7 @@ class RankedUpdate:
             if self.lists
             else [memory.empty(size, np.int64) for _ in range(3)]
         )
-        self._addresses = [array.ctypes.data for array in self.lists]
+        self._published[3:] = [*(array.ctypes.data for array in self.lists), len(self.lists[0])]
 
     def _assemble(self, number: int, workspace: Workspace) -> None:
         """Assemble an entry's plan, and append its code and indexes to the loop's."""
