@@ -77,8 +77,8 @@ class Storage(Statistics, Protocol):
     def row_flags(self, relation: str, columns: Sequence[Any], count: int) -> Any:
         """Return the flags ALIVE and EXPLICIT of each given row; 0 where it is no fact."""
 
-    def all_row_flags(self, given: Mapping[str, tuple[Any, int]]) -> Any:
-        """Return the flags of rows of many relations, one relation after the other."""
+    def standing(self, given: Mapping[str, tuple[Any, int]]) -> tuple[int, int]:
+        """Return those flags that all rows of some relations have, and those that any has."""
 
     def bytes_of(self, relation: str) -> int:
         """Return the memory that a relation and its indexes hold."""

@@ -117,7 +117,7 @@ class Driver:
         self._updates = 0
         self._wants_strata = wants_strata(listen)
         self._closures = ClosureChoice(engine, modules)
-        self._given: tuple[Mapping[str, Rows], Mapping[str, Rows]] = {}, {}  # removed and added explicit facts
+        self._given = NO_FACTS, NO_FACTS  # explicit facts to delete and to insert
         self._rules: Rules | None = None  # the rules that are scheduled
         self._schedule = self._scheduled((), (), special_strata.NONE)
 
@@ -397,8 +397,10 @@ class Driver:
 
     def _maintain_special(self, section: ScheduledStratum, deleted: Facts, inserted: Facts) -> None:
         """Maintain an aggregate or closure if its explicit facts or relations that it reads have changed."""
-        of_section = ({name: rows for name, rows in given.items() if name in section.predicates} for given in self._given)
-        removed, added = (self._union(facts, section) for facts in self._explicit(*of_section))
+        to_remove, to_add = (
+            {name: given[name] for name in section.predicates if name in given} for given in self._given
+        )
+        removed, added = (self._union(facts, section) for facts in self._explicit(to_remove, to_add))
         if deleted.relations or inserted.relations or removed.relations or added.relations:
             section.plans.renew()
             _maintain_special(self._task(section, removed, added, deleted, inserted))

@@ -498,20 +498,20 @@ class _Normalising:
         """Whether all rows are explicit facts."""
         if not rows.keys() <= self._change.before.predicates.keys():
             return False
-        return bool(np.bitwise_and.reduce(self._flags_of_all(rows)) & EXPLICIT)
+        return bool(self._engine.storage.standing(rows)[0] & EXPLICIT)
 
     def _new(self, rows: Mapping[str, Rows]) -> Mapping[str, Rows]:
         """Return those that are not explicit."""
-        known = {name: some for name, some in rows.items() if name in self._change.before.predicates}
-        if not np.bitwise_or.reduce(self._flags_of_all(known)) & EXPLICIT:
+        predicates = self._change.before.predicates
+        known = rows
+        if not rows.keys() <= predicates.keys():
+            known = {name: some for name, some in rows.items() if name in predicates}
+        if not self._engine.storage.standing(known)[1] & EXPLICIT:
             return rows
         return {name: select(some, (self._flags(name, some) & EXPLICIT) == 0) for name, some in rows.items()}
 
     def _explicit(self, name: str, rows: Rows) -> Rows:
         return select(rows, (self._flags(name, rows) & EXPLICIT) != 0)
-
-    def _flags_of_all(self, rows: Mapping[str, Rows]) -> Any:
-        return self._engine.storage.all_row_flags(rows)
 
     def _flags(self, name: str, rows: Rows) -> Any:
         if name not in self._change.before.predicates:

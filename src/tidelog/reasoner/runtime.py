@@ -246,7 +246,7 @@ class PendingUpdate:
     undo: list[Callable[[], object]] = field(default_factory=list)  # what a rollback calls, the last first
 
     def roll_back(self) -> None:
-        """Undo what the stages have done; if one of the functions raises, the others are called all the same."""
+        """Undo what the stages have done; if a function raises, the others are called all the same."""
         undone, self.undo = self.undo, []
         with ExitStack() as stack:
             for undo in undone:

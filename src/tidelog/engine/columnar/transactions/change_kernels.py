@@ -1,6 +1,4 @@
-"""Kernels over sets of facts while a transaction is applied: flags, counters, ranks, the journal, and
-facts of many relations.
-"""
+"""Kernels over sets of facts while a transaction is applied: flags, counters, ranks and the journal."""
 
 from __future__ import annotations
 
@@ -83,7 +81,7 @@ from tidelog.engine.columnar.layout import (
     Z_WANT,
     Z_WIDTH,
 )
-from tidelog.engine.columnar.storage.table_kernels import LOWER, find_row, key_hash, write_row
+from tidelog.engine.columnar.storage.table_kernels import LOWER, enter_row, find_row, key_hash
 from tidelog.engine.flags import Role
 
 # ---- Kernels over sets of facts while a transaction is applied: flags, counters, ranks, and the journal.
@@ -144,18 +142,6 @@ def lists_have_room(new_entries: Any, new_changes: Any, Z: Any) -> Any:
 
 
 # ---- effects on the heads that a plan finds
-
-
-@inlined
-def enter_row(T: Any, table: Any, key: Any, position: Any) -> Any:
-    """Write a new row without flags; returns its number."""
-    row = T[table, ROWS]
-    write_row(T, table, key, position, row, 0)
-    for counter in (FOUNDED, HIDDEN, RANK):
-        set_counter(T, table, counter, row, 0)
-    T[table, ROWS] = row + 1
-    T[table, DEAD] += 1
-    return row
 
 
 @subroutine
@@ -482,7 +468,16 @@ def close_journal(T: Any, Z: Any, counts: Any, groups: Any, rows: Any, ids: Any)
 
 @subroutine
 def write_net(
-    T: Any, codes: Any, first: Any, last: Any, counts: Any, groups: Any, group: Any, rows: Any, ids: Any, end: Any
+    T: Any,
+    codes: Any,
+    first: Any,
+    last: Any,
+    counts: Any,
+    groups: Any,
+    group: Any,
+    rows: Any,
+    ids: Any,
+    end: Any,
 ) -> Any:
     """Write the facts from `first` to `last` table by table; returns the numbers of the next group and id.
 
@@ -529,57 +524,6 @@ def undo_journal(T: Any, Z: Any, first: Any) -> None:
         set_counter(T, table, HIDDEN, row, int32_at(Z[Z_JOURNAL_HIDDEN], capacity)[place])
         set_counter(T, table, RANK, row, int32_at(Z[Z_JOURNAL_RANK], capacity)[place])
     Z[Z_JOURNAL_COUNT] = first
-
-
-# ---- Facts of many relations in one call: their flags and codes.
-#
-# A batch has a group of rows per relation: `tables` and `counts` are the table and the number of rows of
-# each. Ids lie column after column, group after group. Mutates its arguments.
-
-
-@kernel("i64[:,:], i64[:], i64[:], i32[:], u8[:]")
-def stand(T: Any, tables: Any, counts: Any, source: Any, flags_out: Any) -> None:
-    """Write the flags ALIVE and EXPLICIT of each row into `flags_out`, 0 if it is not a fact."""
-    first, rows_done = 0, 0
-    for group in range(len(tables)):
-        table, count = tables[group], counts[group]
-        arity = T[table, ARITY]
-        flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
-        key = np.empty(max(arity, 2), np.int64)
-        for index in range(count):
-            for column in range(arity):
-                key[column] = source[first + column * count + index]
-            row = find_row(T, table, key)[0]
-            flags_out[rows_done + index] = (
-                flags[row] & np.uint8(ALIVE | EXPLICIT) if row >= 0 else np.uint8(0)
-            )
-        first += arity * count
-        rows_done += count
-
-
-@kernel("i64[:,:], i64[:], i64[:], i32[:], i64, bool, i64[:] -> i64")
-def find_or_enter(T: Any, tables: Any, counts: Any, source: Any, done: Any, create: Any, codes: Any) -> Any:
-    """Write the codes of the rows from `done` on into `codes`, or -1.
-
-    Returns the number of rows looked up; if these are not all, the table of the next one must grow first.
-    """
-    first, rows_before = 0, 0
-    for group in range(len(tables)):
-        table, count = tables[group], counts[group]
-        arity = T[table, ARITY]
-        key = np.empty(max(arity, 2), np.int64)
-        for index in range(max(done - rows_before, 0), count):
-            for column in range(arity):
-                key[column] = source[first + column * count + index]
-            row, position = find_row(T, table, key)
-            if row < 0 and create:
-                if position < 0 or T[table, ROWS] >= min(T[table, CAPACITY], T[table, SLOT_LIMIT]):
-                    return rows_before + index
-                row = enter_row(T, table, key, position)
-            codes[rows_before + index] = (table << 32) | row if row >= 0 else -1
-        first += arity * count
-        rows_before += count
-    return rows_before
 
 
 @kernel("i64[:], i64[:], i64[:], i64[:], i64[:] -> i64")

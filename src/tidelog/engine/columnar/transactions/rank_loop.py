@@ -110,7 +110,7 @@ class RankedUpdate:
         self.width = self.steps = 1
         self._list_tables()
         self.lists: list[RowNumbers] = []
-        # What `_publish` writes; the addresses of the lists are kept: asking an array for its own takes a while.
+        # What `_publish` writes. Addresses are kept in it: asking an array for its own takes a while.
         self._published = np.zeros(len(PUBLISHED), np.int64)
         self._grow_lists()
         self._handled = [
@@ -257,7 +257,7 @@ class RankedUpdate:
     def _publish(self, workspace: Workspace) -> None:
         """Write the data of these plans into the state, which a run of another plan may have changed."""
         published = self._published
-        published[:3] = workspace.batch, self.width, self.workers.limits.budget()
+        published[0], published[1], published[2] = workspace.batch, self.width, self.workers.limits.budget()
         workspace.state[PUBLISHED] = published
 
     def _changed(self, which: int, tables: Sequence[int]) -> RowSet:

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.data.rows import Ids
+from tidelog.engine.columnar.storage import table_kernels
 from tidelog.engine.columnar.storage.catalog import Catalog
 from tidelog.engine.columnar.storage.table_kernels import LOWER
-from tidelog.engine.columnar.transactions import change_kernels
 
 RowNumbers = npt.NDArray[np.int64]
 Columns = tuple[Sequence[Ids], int]  # of the rows of one relation, and how many they are
@@ -55,39 +55,50 @@ EMPTY = RowSet({})
 
 
 class RowBatch:
-    """Rows of several tables, as kernels take them."""
+    """Rows of several relations, as kernels take them: tables and their numbers of rows in pairs, and ids."""
 
-    def __init__(self, tables: Sequence[int], counts: Sequence[int], columns: Sequence[Ids]) -> None:
-        self.tables, self.counts = np.array(tables, np.int64), np.array(counts, np.int64)
-        self.source = np.concatenate(columns, dtype=np.int32) if columns else np.zeros(0, np.int32)
-        self.rows = sum(counts)
-
-    @property
-    def parts(self) -> tuple[RowNumbers, RowNumbers, Ids]:
-        """The tables, how many rows of each, and their ids."""
-        return self.tables, self.counts, self.source
+    def __init__(self, given: Mapping[str, Columns], catalog: Catalog) -> None:
+        groups: list[int] = []
+        source: list[Ids] = []
+        rows = 0
+        for relation, (columns, count) in given.items():
+            groups += catalog.table_number(relation), count
+            source += columns
+            rows += count
+        self.groups = np.array(groups, np.int64)
+        self.source = np.concatenate(source) if source else np.zeros(0, np.int32)
+        self.rows = rows
 
     @property
     def ends(self) -> list[int]:
         """The number of rows up to the end of each table's."""
-        return list(accumulate(self.counts.tolist()))
+        return list(accumulate(self.groups[1::2].tolist()))
 
     def left(self, done: int) -> tuple[int, int]:
         """Return the table of the row with this number, and how many of its rows remain."""
         ends = self.ends
         group = bisect_right(ends, done)
-        return int(self.tables[group]), ends[group] - done
+        return int(self.groups[2 * group]), ends[group] - done
 
     def divided(self, rows: RowNumbers) -> Iterator[RowNumbers]:
         """Yield the part of an array over all rows that belongs to each table."""
         return (rows[first:end] for first, end in pairwise((0, *self.ends)))
 
+    def codes(self, catalog: Catalog, create: bool) -> tuple[RowNumbers, int]:
+        """Return the code of each row, -1 where there is no such fact, and how many these are.
 
-def batch_of(given: Mapping[str, Columns], catalog: Catalog) -> RowBatch:
-    """Return rows of ids by relation as one batch."""
-    tables = [catalog.table_number(relation) for relation in given]
-    source = [column for columns, _ in given.values() for column in columns]
-    return RowBatch(tables, [count for _, count in given.values()], source)
+        With `create` missing ones are created, without flags.
+        """
+        codes = np.empty(self.rows, np.int64)
+        done = 0
+        while True:
+            done, missing = table_kernels.find_or_enter(
+                catalog.descriptors, self.groups, self.source, done, create, codes
+            )
+            if done == self.rows:
+                return codes, missing
+            table, more = self.left(done)
+            catalog.tables[table].reserve(more, len(catalog.dictionary))
 
 
 def find_rows(given: Mapping[str, Columns], catalog: Catalog, create: bool) -> dict[str, RowSet]:
@@ -95,10 +106,10 @@ def find_rows(given: Mapping[str, Columns], catalog: Catalog, create: bool) -> d
 
     No entry is empty. A created fact has no flags.
     """
-    batch = batch_of(given, catalog)
-    codes = _codes_in(batch, catalog, create)
-    parts = dict(zip(given, batch.divided(codes), strict=True))
-    found = {relation: part[part >= 0] & LOWER for relation, part in parts.items()}
+    batch = RowBatch(given, catalog)
+    codes, missing = batch.codes(catalog, create)
+    parts = zip(given, batch.divided(codes), strict=True)
+    found = {relation: (part[part >= 0] if missing else part) & LOWER for relation, part in parts}
     return {relation: RowSet({relation: rows}) for relation, rows in found.items() if len(rows)}
 
 
@@ -106,20 +117,8 @@ def find_codes(given: Mapping[str, Columns], catalog: Catalog, create: bool) -> 
     """Return the codes of the facts with the given ids; create missing ones or leave them out."""
     if not given:
         return NO_ROWS
-    codes = _codes_in(batch_of(given, catalog), catalog, create)
-    return codes if create or np.minimum.reduce(codes) >= 0 else codes[codes >= 0]
-
-
-def _codes_in(batch: RowBatch, catalog: Catalog, create: bool) -> RowNumbers:
-    """Return the code of each row of a batch, -1 where there is no such fact."""
-    codes = np.empty(batch.rows, np.int64)
-    done = 0
-    while True:
-        done = change_kernels.find_or_enter(catalog.descriptors, *batch.parts, done, create, codes)
-        if done == batch.rows:
-            return codes
-        table, missing = batch.left(done)
-        catalog.tables[table].reserve(missing, len(catalog.dictionary))
+    codes, missing = RowBatch(given, catalog).codes(catalog, create)
+    return codes[codes >= 0] if missing else codes
 
 
 class GatheredRows(Mapping[str, Columns]):

@@ -39,7 +39,6 @@ JOURNAL = (
     (layout.Z_JOURNAL_HIDDEN, np.int32),
     (layout.Z_JOURNAL_RANK, np.int32),
 )
-JOURNAL_PLACES = np.array([place for place, _ in JOURNAL])
 
 
 class ChangeBuffers:
@@ -49,7 +48,7 @@ class ChangeBuffers:
         self.state = workspace.state
         self.found: RowNumbers = memory.empty(FIRST_LIST, np.int64)
         self.journal: dict[int, npt.NDArray[Any]] = {}
-        self._addresses = np.zeros(len(JOURNAL), np.int64)  # reading an array's address is slow
+        self._journal_address = -1  # kept: reading an array's address is slow
         self.state[layout.Z_JOURNAL] = -1
         self._publish_found()
 
@@ -74,8 +73,14 @@ class ChangeBuffers:
         self.state[layout.Z_OUT_COUNT] = 0
 
     def _keep_journal(self, journal: dict[int, npt.NDArray[Any]]) -> None:
-        self.journal = journal
-        self._addresses[:] = [array.ctypes.data for array in journal.values()]
+        addresses = {place: array.ctypes.data for place, array in journal.items()}
+        self._journal_address = addresses.pop(layout.Z_JOURNAL)  # what says whether the journal is open
+        for place, address in addresses.items():
+            self.state[place] = address
+        self.state[layout.Z_JOURNAL_CAPACITY] = len(journal[layout.Z_JOURNAL])
+        if self.is_open:
+            self.resume()
+        self.journal = journal  # the former arrays stay alive until kernels know the new ones
 
     @property
     def is_open(self) -> bool:
@@ -89,8 +94,7 @@ class ChangeBuffers:
 
     def resume(self) -> None:
         """Write to the journal again."""
-        self.state[JOURNAL_PLACES] = self._addresses
-        self.state[layout.Z_JOURNAL_CAPACITY] = len(self.journal[layout.Z_JOURNAL])
+        self.state[layout.Z_JOURNAL] = self._journal_address
 
     def reserve(self, more: int) -> None:
         """Make room for this many more facts in each list."""
@@ -106,7 +110,6 @@ class ChangeBuffers:
                 self._keep_journal(
                     {place: memory.grown(array, journal_size, size) for place, array in self.journal.items()}
                 )
-                self.resume()
 
     def take(self) -> RowNumbers:
         """The codes of the facts found; the list is empty then."""
