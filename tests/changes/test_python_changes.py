@@ -162,6 +162,28 @@ def test_relations_of_all_widths_in_one_delta() -> None:
     assert (change.delta.added, change.delta.removed) == (1, 4)
 
 
+def test_relations_are_compacted_when_most_of_their_rows_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one transaction of many facts, or by the last of many transactions of one fact."""
+    monkeypatch.setattr(COMPACT_FROM, 10)
+    rules = "p(?x) :- e(?x, _) . @declare e(x: any, y: any) ."
+    reasoner = tl.Reasoner(tl.parse(rules), maintainer="rank-counting")
+    rows = [(f"a{number}", f"b{number}") for number in range(60)]
+    reasoner.insert("e", rows)
+    reasoner.materialise()
+    catalog = reasoner.runtime.engine.catalog
+    tables = [catalog.table(name) for name in "ep"]
+    found = []
+    for first, last in ((0, 1), (1, 30), *((number, number + 1) for number in range(30, 60))):
+        with reasoner.change() as change:
+            change.delete("e", rows[first:last])
+        assert sorted(change.delta["e"].removed) == sorted(rows[first:last])
+        assert [len(table) - table.dead for table in tables] == [60 - last] * 2
+        found.append(tables[0].dead)
+    assert found[:3] == [1, 30, 0]
+    assert max(found[3:]) <= 15
+    assert sum(dead == 0 for dead in found) >= 2
+
+
 # ---- the types of values are noted once
 
 

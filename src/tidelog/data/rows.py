@@ -162,10 +162,13 @@ def total(rows: Mapping[str, Rows]) -> int:
     if type(rows) is NetRows or type(rows) is LazyRows:  # `isinstance` asks abstract classes, which is slow
         return rows.total
     count = 0
-    for some in rows.values():
-        count += some.count
+    if rows:
+        for some in rows.values():
+            count += some.count
     return count
 
+
+NO_NET = NetRows({}, {})
 
 # ---- results by combinations of ids
 

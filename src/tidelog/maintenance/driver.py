@@ -17,7 +17,7 @@ from heapq import heapify, heappop, heappush
 from itertools import chain, pairwise
 from time import perf_counter
 
-from tidelog.data.rows import NetRows, Rows, total
+from tidelog.data.rows import NO_NET, NetRows, Rows, total
 from tidelog.engine.events import (
     Listener,
     MaintenanceEnded,
@@ -187,7 +187,7 @@ class Driver:
 
     def _rows(self, facts: Facts) -> NetRows:
         """Return the ids of the facts, by relation."""
-        return NetRows(facts.counts, self.engine.changes.ids(facts))
+        return NetRows(facts.counts, self.engine.changes.ids(facts)) if facts.relations else NO_NET
 
     def forget(self) -> None:
         """Drop plans and auxiliary relations, since relations were replaced without the driver."""

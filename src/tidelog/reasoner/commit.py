@@ -24,7 +24,7 @@ from tidelog.logic.resolve import EMPTY, giving_times
 from tidelog.logic.scopes import by_position
 from tidelog.logic.type_inference import Schema
 from tidelog.logic.values import ColumnType
-from tidelog.maintenance.maintainer import NetChange, Update
+from tidelog.maintenance.maintainer import NO_UPDATE, NetChange, Update
 from tidelog.plan.rule_text import Writing
 from tidelog.query.kept_queries import KeptProgram, KeptQuery, QueryStep
 from tidelog.reasoner.constraints import check_consistency
@@ -32,7 +32,6 @@ from tidelog.reasoner.delta import Delta
 from tidelog.reasoner.loading import LoadedData, SchemasOf
 from tidelog.reasoner.program_state import History
 from tidelog.reasoner.runtime import (
-    NO_UPDATE,
     Applier,
     OpenTransaction,
     PendingUpdate,
@@ -159,6 +158,8 @@ class Committer:
         kept = is_other or not self._derived.is_materialised or bool(self._demands.kept.arities)
         used = bool(self._strategies.by_name)
         stored, shown = self.log is not None, change.publish is not None
+        if not (kept or used or shown or stored):
+            return needs
         return Needs(
             needs.times, needs.equality, needs.constraints, is_other, kept, used, shown, stored, False
         )

@@ -61,8 +61,9 @@ class Runtime:
     def limits(self) -> Limits:
         """Return the limits of what begins now, which the engine checks from now on."""
         limits = Limits(self.statistics, self.timeout, self.max_facts, self.started)
-        self.engine.limits.check = self._check = limits.check
-        self.engine.limits.budget, self.engine.limits.room = limits.budget, limits.room
+        active = self.engine.limits
+        active.check = self._check = limits.check
+        active.budget, active.room = limits.budget, limits.room
         return limits
 
     def no_limits(self) -> Limits:

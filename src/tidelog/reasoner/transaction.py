@@ -91,10 +91,7 @@ class StagedFacts:
             self._staged.setdefault(name, []).append(StagedRows(rows, spans))
 
     def note_texts(self, name: str, data: Sequence[object], types: tuple[ColumnType, ...]) -> bool:
-        """Stage rows of texts; returns False, and stages nothing, if they are something else.
-
-        It needs no lock, because nothing is looked up yet.
-        """
+        """Stage rows of texts; returns False, and stages nothing, if they are something else."""
         columns = columns_of_texts(data, types)
         if columns is None:
             return False
@@ -106,7 +103,7 @@ class StagedFacts:
         count = len(data)
         staged = StagedRows(NO_ROWS, is_distinct=count == 1 or len(set(data)) == count)
         self._waiting.append(_Waiting(staged, starts, count))
-        # Last, so that Ctrl-C before this stages nothing.
+        # Last: if Ctrl-C comes before, some texts get ids, and no row is staged.
         self._staged.setdefault(name, []).append(staged)
         return True
 
@@ -117,6 +114,8 @@ class StagedFacts:
 
     def rows(self) -> dict[str, Rows]:
         """Return the distinct rows of each predicate: the same object each time, unless more was staged."""
+        if not self._staged:
+            return {}
         self._encode()
         return {name: self._each_once(name, staged) for name, staged in self._staged.items()}
 
@@ -485,7 +484,7 @@ class Change:
     def _stage_texts(self, where: StagedFacts, predicate: Predicate, data: object) -> bool:
         """Stage rows of texts; returns False, and stages nothing, if they are something else.
 
-        No engine is entered, so that Ctrl-C need not wait.
+        Nothing is looked up yet: no engine is entered, so that Ctrl-C need not wait.
         """
         if type(data) is not list and type(data) is not tuple:
             return False

@@ -35,6 +35,7 @@ FAMILIES = {
     Family.GAINED_UNDER_NEGATION: rank_kernels.GAINED_UNDER_NEGATION,
     Family.INSERT: rank_kernels.INSERT,
 }
+# Where the state of an update begins: at 0, but for the kind of counters.
 BEGIN = np.array(
     (
         layout.Z_RUNNING,
@@ -47,6 +48,7 @@ BEGIN = np.array(
         layout.Z_PHASE,
         layout.Z_NUMBER,
         layout.Z_SETTLED,
+        layout.Z_COUNTERS,
     )
 )
 NET = np.array((layout.Z_WENT_COUNT, layout.Z_CAME_COUNT))
@@ -100,6 +102,8 @@ class RankedUpdate:
         self.sections = sections
         self.version = catalog.version
         self.counters = bookkeeping.counters
+        self._beginning = np.zeros(len(BEGIN), np.int64)
+        self._beginning[-1] = COUNTED[self.counters]
         self.runners: list[ChangeRunner] = []
         self.starts = np.zeros((rank_kernels.FAMILIES, len(sections) + 2), np.int64)
         self._list_entries()
@@ -210,8 +214,7 @@ class RankedUpdate:
         if len(self.catalog.descriptors) != len(self.section_of):
             self._list_tables()
         state = self.workers.workspaces[0].state
-        state[BEGIN] = 0
-        state[layout.Z_COUNTERS] = COUNTED[self.bookkeeping.counters]
+        state[BEGIN] = self._beginning
         return state
 
     def _reach(self, section: int, removed: RowNumbers, added: RowNumbers) -> None:

@@ -190,8 +190,8 @@ class Transactions:
         ids = ids[: found[-1][-1]].copy() if found else ids  # as few as they are: they live with the delta
         deleted, inserted = self._net(found[:split], rows, ids), self._net(found[split:], rows, ids)
         for relation in {**deleted.rows, **inserted.rows} if catalog.has_change_log else ():
-            rows = deleted.rows.get(relation, NO_ROWS), inserted.rows.get(relation, NO_ROWS)
-            catalog.table(relation).log_changes(*rows)
+            changed = deleted.rows.get(relation, NO_ROWS), inserted.rows.get(relation, NO_ROWS)
+            catalog.table(relation).log_changes(*changed)
         for participant in self.participants:
             participant.on_commit()
         return deleted, inserted
