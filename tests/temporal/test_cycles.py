@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidelog as tl
 from tests.temporal.test_changes import held
-from tests.temporal.test_periodic import endless
-from tests.temporal.test_periodic import held as held_near
-from tidelog.temporal.interval_dred import IntervalMaintenance
-from tidelog.temporal.interval_table import TimedTable
 from tidelog.temporal.temporal import TimeSettings
-from tidelog.temporal.timed_store import IntervalDelta
 
 # Whatever rules come and go, some look back and some ahead, so that the horizon cuts off facts on both sides.
 BOTH_WAYS = "g(z) :- diamondminus[0, 1] h(z), diamondplus[0, 1] h(z) ."
@@ -81,7 +75,7 @@ def facts(draw: st.DrawFn, names: str, is_integer: bool) -> str:
 def histories(
     draw: st.DrawFn, cycles: Sequence[str] = CYCLES, names: str = "h h h g n e e e s0 s1 t"
 ) -> tuple[str, list[str], list[list[str]]]:
-    """The beginning of a program, its statements, and transactions of statements that come, or go if there."""
+    """The beginning of a program, its statements, and transactions of statements that come and go."""
     is_integer = draw(st.booleans())
     rules = [*draw(st.sets(st.sampled_from(ENTRIES), min_size=1, max_size=4))]
     rules += draw(st.sets(st.sampled_from(cycles), min_size=2, max_size=6))

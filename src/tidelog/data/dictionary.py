@@ -190,7 +190,11 @@ class Dictionary:
     def encode_python_texts(self, texts: Sequence[str], column: ColumnType) -> Ids:
         """The ids of texts from Python in a column of any type, or of strings; see `encode_python`."""
         if len(texts) <= FEW:
-            return np.array([self.encode_python(text, column) for text in texts], np.int32)
+            met = self._met[column]
+            known: list[int | None] = [met.get(text) for text in texts]
+            if None in known:
+                known = [self.encode_python(text, column) for text in texts]
+            return np.array(known, np.int32)
         array = pa.array(texts, pa.string())
         if column is ColumnType.STRING:
             return self.encode_texts(Kind.STRING, array)

@@ -150,15 +150,25 @@ class NetRows(Mapping[str, Rows]):
     @property
     def total(self) -> int:
         """How many rows there are."""
-        return sum(count for name, count in self._counts.items() if SEPARATOR not in name)
+        total = 0
+        for name, count in self._counts.items():
+            if SEPARATOR not in name:
+                total += count
+        return total
 
 
 def total(rows: Mapping[str, Rows]) -> int:
     """How many rows there are, of all relations; of lazy ones, how many they are computed from."""
     if type(rows) is NetRows or type(rows) is LazyRows:  # `isinstance` asks abstract classes, which is slow
         return rows.total
-    return sum(some.count for some in rows.values())
+    count = 0
+    if rows:
+        for some in rows.values():
+            count += some.count
+    return count
 
+
+NO_NET = NetRows({}, {})
 
 # ---- results by combinations of ids
 

@@ -314,8 +314,12 @@ class Audience:
         self.wants_strata = any(map(wants_strata, self.listeners))
 
     def __call__(self, event: Event) -> None:
-        for listener in self.listeners:
-            tell(listener, event)
+        if type(event) is RoundsRan:
+            for listener in self.listeners:
+                tell(listener, event)
+        else:
+            for listener in self.listeners:
+                listener(event)
 
 
 @dataclass(slots=True)
@@ -363,6 +367,12 @@ class Tally:
         match event:
             case RuleRan():
                 self._add(event)
+            case MaintainerChosen():  # the three of every transaction are compared early
+                self.choices[event] = self.choices.get(event, 0) + 1
+            case MaintenanceStarted():
+                self._derived_before = self.derived
+            case MaintenanceEnded():
+                self.derived = self._derived_before + event.came - event.went
             case RoundsRan():
                 self._add_rounds(event)
             case StratumStarted():
@@ -382,14 +392,8 @@ class Tally:
                 self.derived += event.new
             case IntervalsGained():
                 self.derived += event.count
-            case MaintenanceStarted():
-                self._derived_before = self.derived
             case ChangePassed():
                 self._pass(event)
-            case MaintenanceEnded():
-                self.derived = self._derived_before + event.came - event.went
-            case MaintainerChosen():
-                self.choices[event] = self.choices.get(event, 0) + 1
             case MarksUsed():
                 self.explicit_marks += event.explicit
                 self.implicit_marks += event.implicit

@@ -16,7 +16,7 @@ from importlib import import_module
 from queue import Empty, SimpleQueue
 from threading import RLock
 from time import monotonic
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from tidelog.engine.events import Tally
@@ -374,17 +374,25 @@ class Limits:
     def _known(self, found: int, are_answers: bool) -> int:
         return found if are_answers else self.tally.loaded + self.tally.derived + found
 
-    @contextmanager
-    def guarding(self) -> Iterator[None]:
+    def guarding(self) -> Limits:
         """Turn Ctrl-C and a lack of memory into `Stopped`; the end of the block is the last safe point."""
+        return self
+
+    def __enter__(self) -> None:
         INTERRUPTS.hold()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
-            yield
-            if self.may_stop:
-                INTERRUPTS.act()
+            if error is None:
+                if self.may_stop:
+                    INTERRUPTS.act()
+            elif isinstance(error, KeyboardInterrupt | MemoryError):
+                raise error
         except KeyboardInterrupt:
             raise Interrupted(self._diagnostic("E612", "interrupted", None)) from None
-        except MemoryError as error:
+        except MemoryError:
             detail = f": {error}" if str(error) else ""
             raise self._stopped(
                 OUT_OF_MEMORY, f"out of memory{detail}", "use less data, or a larger machine"

@@ -77,8 +77,8 @@ class Storage(Statistics, Protocol):
     def row_flags(self, relation: str, columns: Sequence[Any], count: int) -> Any:
         """Return the flags ALIVE and EXPLICIT of each given row; 0 where it is no fact."""
 
-    def all_row_flags(self, given: Mapping[str, tuple[Any, int]]) -> Any:
-        """Return the flags of rows of many relations, one relation after the other."""
+    def standing(self, given: Mapping[str, tuple[Any, int]]) -> tuple[int, int]:
+        """Return those flags that all rows of some relations have, and those that any has."""
 
     def bytes_of(self, relation: str) -> int:
         """Return the memory that a relation and its indexes hold."""
@@ -475,7 +475,10 @@ class CompiledLoop(Protocol):
         """Whether the relations are still those that it was made for."""
 
     def run(
-        self, removed: Any, added: Any, tell: Callable[[int, LoopOutcome], None] | None = None
+        self,
+        removed: Mapping[str, Rows],
+        added: Mapping[str, Rows],
+        tell: Callable[[int, LoopOutcome], None] | None = None,
     ) -> tuple[int, int]:
         """Delete and insert explicit facts; return the total numbers of deleted and inserted facts.
 

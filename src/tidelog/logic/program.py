@@ -468,8 +468,10 @@ class Program:
 
     def find(self, name: str) -> Predicate | None:
         """The predicate of this name, in full or as the program writes it, if there is one."""
-        matches = (predicate for predicate in self.predicates.values() if predicate.written == name)
-        return self.predicates.get(name) or next(matches, None)
+        known = self.predicates.get(name)
+        if known is not None:
+            return known
+        return next((predicate for predicate in self.predicates.values() if predicate.written == name), None)
 
     def defining(self, name: str, arity: int) -> Program:
         """The program with a predicate that it does not mention."""

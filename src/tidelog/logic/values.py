@@ -73,6 +73,8 @@ class ColumnType(Enum):
     TERM = "rdf"  # terms written exactly, as in N-Triples
     SKIP = "skip"  # imports only: the column is skipped
 
+    __hash__ = object.__hash__  # each is one object; that of `Enum` is a function of Python
+
     @classmethod
     def _missing_(cls, value: object) -> ColumnType | None:
         match = _SIZED.fullmatch(value) if isinstance(value, str) else None

@@ -17,7 +17,7 @@ from heapq import heapify, heappop, heappush
 from itertools import chain, pairwise
 from time import perf_counter
 
-from tidelog.data.rows import NetRows, Rows
+from tidelog.data.rows import NO_NET, NetRows, Rows, total
 from tidelog.engine.events import (
     Listener,
     MaintenanceEnded,
@@ -117,7 +117,7 @@ class Driver:
         self._updates = 0
         self._wants_strata = wants_strata(listen)
         self._closures = ClosureChoice(engine, modules)
-        self._explicit: tuple[Mapping[str, Facts], Mapping[str, Facts]] = {}, {}  # removed and added
+        self._given = NO_FACTS, NO_FACTS  # explicit facts to delete and to insert
         self._rules: Rules | None = None  # the rules that are scheduled
         self._schedule = self._scheduled((), (), special_strata.NONE)
 
@@ -187,7 +187,7 @@ class Driver:
 
     def _rows(self, facts: Facts) -> NetRows:
         """Return the ids of the facts, by relation."""
-        return NetRows(facts.counts, self.engine.changes.ids(facts))
+        return NetRows(facts.counts, self.engine.changes.ids(facts)) if facts.relations else NO_NET
 
     def forget(self) -> None:
         """Drop plans and auxiliary relations, since relations were replaced without the driver."""
@@ -295,6 +295,8 @@ class Driver:
         self, update: Update, after: Program, stages: Sequence[Rules], closed: Names
     ) -> tuple[int, int]:
         """Execute an update; return how many facts were deleted and inserted, counted phase by phase."""
+        if len(stages) == 1 and closed == self._closures.chosen:
+            return self._propagate(self._schedule, update.removed, update.added)
         deleted, inserted = 0, 0
         opened = self._closures.chosen - closed
         for number, phase in enumerate(self._phases(update, after, stages, closed)):
@@ -309,9 +311,6 @@ class Driver:
         self, update: Update, after: Program, stages: Sequence[Rules], closed: Names
     ) -> Iterator[Phase]:
         """Yield one phase, or two where the rules before and after are stratified, but not both together."""
-        if len(stages) == 1 and closed == self._closures.chosen:
-            yield Phase(self._schedule, update.removed, update.added)
-            return
         for predicate in after.predicates.values():
             self.engine.storage.define(predicate.name, predicate.arity)
         first = self._scheduled(stages[0], stages[min(1, len(stages) - 1)], closed)
@@ -322,26 +321,25 @@ class Driver:
     def _run_phase(self, phase: Phase, opened: Names) -> tuple[int, int]:
         """Apply a phase to all strata; return how many facts were deleted and inserted."""
         if not (phase.schedule.revised or opened):
-            return self._propagate(phase)
+            return self._propagate(phase.schedule, phase.removed, phase.added)
         counters = self.engine.counters
         regrouped, grouped_again = phase.schedule.regrouped(opened)
         if regrouped and counters.kind is not CounterKind.NONE:
             counters.rebuild(counters.kind, regrouped)
-        counts = self._propagate(phase)
+        counts = self._propagate(phase.schedule, phase.removed, phase.added)
         if grouped_again and counters.kind is not CounterKind.NONE:
             counters.rebuild(counters.kind, grouped_again)
         return counts
 
-    def _propagate(self, phase: Phase) -> tuple[int, int]:
+    def _propagate(
+        self, schedule: Schedule, to_remove: Mapping[str, Rows], to_add: Mapping[str, Rows]
+    ) -> tuple[int, int]:
         """Apply a phase to the strata that it affects, in order."""
-        schedule = phase.schedule
-        removed = self._facts(phase.removed, create=False)
-        added = self._facts(phase.added, create=True)
-        self._explicit = removed, added
+        self._given = to_remove, to_add
         if not schedule.revised and (loop := self._compiled(schedule)) is not None:
             report = partial(self._report, schedule) if self._wants_strata else None
-            unite = self.engine.changes.unite
-            return loop.run(unite(removed.values()), unite(added.values()), report)
+            return loop.run(to_remove, to_add, report)
+        removed, added = self._explicit(to_remove, to_add)
         deleted, inserted = self._change_underived(schedule, removed, added)
         self.tactics.on_explicit_deleted(deleted)
         waiting = _affected(schedule, (*removed, *added), (*deleted.relations, *inserted.relations))
@@ -399,14 +397,20 @@ class Driver:
 
     def _maintain_special(self, section: ScheduledStratum, deleted: Facts, inserted: Facts) -> None:
         """Maintain an aggregate or closure if its explicit facts or relations that it reads have changed."""
-        removed, added = (self._union(facts, section) for facts in self._explicit)
+        to_remove, to_add = (
+            {name: given[name] for name in section.predicates if name in given} for given in self._given
+        )
+        removed, added = (self._union(facts, section) for facts in self._explicit(to_remove, to_add))
         if deleted.relations or inserted.relations or removed.relations or added.relations:
             section.plans.renew()
             _maintain_special(self._task(section, removed, added, deleted, inserted))
 
-    def _facts(self, rows: Mapping[str, Rows], create: bool) -> Mapping[str, Facts]:
-        ids = {name: (each.columns, each.count) for name, each in rows.items()}
-        return self.engine.changes.all_facts(ids, create) if ids else {}
+    def _explicit(
+        self, removed: Mapping[str, Rows], added: Mapping[str, Rows]
+    ) -> tuple[Mapping[str, Facts], Mapping[str, Facts]]:
+        """Return the explicit facts to delete and to insert, by relation."""
+        find = self.engine.changes.all_facts
+        return find(removed, False) if removed else {}, find(added, True) if added else {}
 
     def _union(self, facts: Mapping[str, Facts], section: ScheduledStratum) -> Facts:
         """Return the facts of a stratum's predicates."""
@@ -506,7 +510,7 @@ def _stages(before: Rules, after: Rules) -> Sequence[Rules]:
 
 
 def _beginning(name: str, update: Update) -> MaintenanceStarted:
-    removed, added = (sum(rows.count for rows in side.values()) for side in (update.removed, update.added))
+    removed, added = total(update.removed), total(update.added)
     return MaintenanceStarted(name, removed, added, len(update.rules_removed), len(update.rules_added))
 
 

@@ -57,6 +57,9 @@ class Update:
         return Update(self.added, self.removed, self.rules_added, self.rules_removed)
 
 
+NO_UPDATE = Update({}, {})
+
+
 @dataclass(frozen=True, slots=True)
 class NetChange:
     """The changes of a transaction: per relation exactly the set difference of before and after.
@@ -67,6 +70,8 @@ class NetChange:
     added: Mapping[str, Rows] = field(default_factory=dict)
     removed: Mapping[str, Rows] = field(default_factory=dict)
 
+
+NO_CHANGE = NetChange()
 
 Peek = Callable[[], Update | None]
 

@@ -248,8 +248,8 @@ class ClosureChoice:
 
         Explicit facts of `added` are added. Rules maintain predicates that are not closures in all stages.
         """
-        if not self.chosen:
-            return NONE
+        if not self.chosen or (len(stages) == 1 and self.chosen.isdisjoint(added)):
+            return self.chosen
         modules = self.modules(stages[0])
         names = {name for name in self.chosen if not (modules[name].is_linear and name in added)}
         for before, after in pairwise(stages):

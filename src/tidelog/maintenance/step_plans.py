@@ -22,6 +22,8 @@ Driven = Mapping[str | None, tuple[Any, ...]]  # prepared plans by the relation 
 class MaintenanceStep(Enum):
     """The purpose of a family of plans; `ChangePlanMaker` documents what each finds."""
 
+    __hash__ = object.__hash__  # each is one object; that of `Enum` is a function of Python
+
     LOST = "lost"
     LOST_UNDER_NEGATION = "lost under negation"
     GAINED = "gained"
@@ -64,14 +66,37 @@ MAKERS: Mapping[MaintenanceStep, Callable[[ChangePlanMaker], Iterable[ChangePlan
 
 @dataclass(frozen=True, slots=True)
 class PlanSource:
-    """A rule to make plans for: its number in the program, and the predicates of its stratum."""
+    """A rule to make plans for: its number in the program, and the predicates of its stratum.
+
+    What it reads and its hash are kept: they are asked for more often than there are plans.
+    """
 
     rule: Rule
     number: int = field(compare=False)
     own: frozenset[str]
+    read: frozenset[str] = field(init=False, compare=False, repr=False)
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "read", self.rule.read)
+        object.__setattr__(self, "_hash", hash((self.rule, self.own)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 Sources = Mapping[MaintenanceStep, tuple[PlanSource, ...]]
+
+
+@dataclass(slots=True)
+class SourcePlans:
+    """The prepared plans of one rule by step, each with the relation that drives it. Mutable.
+
+    One maker makes those of all steps: it orders the body once per pivot.
+    """
+
+    maker: ChangePlanMaker
+    by_step: dict[MaintenanceStep, list[tuple[str | None, Any]]] = field(default_factory=dict)
 
 
 class ChangePlanCache:
@@ -79,35 +104,24 @@ class ChangePlanCache:
 
     def __init__(self, engine: EngineParts) -> None:
         self.engine = engine
-        self._plans: PlanCache[tuple[PlanSource, MaintenanceStep], list[tuple[str | None, Any]]] = PlanCache(
-            FRESHNESS
-        )
-        self._changes: PlanCache[PlanSource, ChangePlanMaker] = PlanCache(FRESHNESS)
+        self._sources: PlanCache[PlanSource, SourcePlans] = PlanCache(FRESHNESS)
 
     def plans(self, source: PlanSource, step: MaintenanceStep) -> list[tuple[str | None, Any]]:
         """Return the plans of a rule for a step, each with the relation that drives it."""
-        read = relations_read((source.rule,))
-        return self._plans.get(
-            (source, step), read, self.engine.storage.size, lambda: self._prepared(source, step)
-        )
+        known = self._sources.get(source, source.read, self.engine.storage.size, lambda: self._begun(source))
+        plans = known.by_step.get(step)
+        if plans is None:
+            prepare = self.engine.change_plans.prepare
+            plans = [(plan.given, prepare(plan)) for plan in MAKERS[step](known.maker)]
+            known.by_step[step] = plans
+        return plans
 
-    def _prepared(self, source: PlanSource, step: MaintenanceStep) -> list[tuple[str | None, Any]]:
-        plans = MAKERS[step](self._changes_of(source))
-        return [(plan.given, self.engine.change_plans.prepare(plan)) for plan in plans]
-
-    def _changes_of(self, source: PlanSource) -> ChangePlanMaker:
-        """Return the maker of a rule's plans, one for all steps: it orders the body once per pivot."""
-        return self._changes.get(
-            source,
-            relations_read((source.rule,)),
-            self.engine.storage.size,
-            lambda: ChangePlanMaker(source.rule, source.number, source.own, self.engine.storage),
-        )
+    def _begun(self, source: PlanSource) -> SourcePlans:
+        return SourcePlans(ChangePlanMaker(source.rule, source.number, source.own, self.engine.storage))
 
     def keep(self, sources: Collection[PlanSource]) -> None:
         """Drop the plans of other rules."""
-        self._plans.keep(lambda key: key[0] in sources)
-        self._changes.keep(sources.__contains__)
+        self._sources.keep(sources.__contains__)
 
 
 class StratumPlans:
@@ -116,7 +130,7 @@ class StratumPlans:
     def __init__(self, cache: ChangePlanCache, sources: Sources) -> None:
         self.cache = cache
         self.sources = sources
-        self._read = relations_read({source.rule for some in sources.values() for source in some})
+        self._read = frozenset(name for some in sources.values() for source in some for name in source.read)
         self._sizes = PlannedSizes(FRESHNESS)
         self._driven: dict[MaintenanceStep, Driven] = {}
         self._without_links: Driven | None = None
@@ -160,8 +174,3 @@ class StratumPlans:
         self._driven = {}
         self._without_links = None
         return True
-
-
-def relations_read(rules: Collection[Rule]) -> Collection[str]:
-    """Return the relations that the rules read."""
-    return dict.fromkeys(name for rule in rules for name in rule.read)

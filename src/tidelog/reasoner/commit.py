@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import field, replace
 from functools import partial, reduce
 from time import perf_counter
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from tidelog.data.rows import Rows, distinct, select, without
+from tidelog.data.rows import Rows, distinct, select, total, without
 from tidelog.engine.events import MissingValues, Notice, ValuesMissing
 from tidelog.engine.flags import Flag
 from tidelog.engine.interrupts import INTERRUPTS
@@ -25,7 +24,7 @@ from tidelog.logic.resolve import EMPTY, giving_times
 from tidelog.logic.scopes import by_position
 from tidelog.logic.type_inference import Schema
 from tidelog.logic.values import ColumnType
-from tidelog.maintenance.maintainer import NetChange, Update
+from tidelog.maintenance.maintainer import NO_UPDATE, NetChange, Update
 from tidelog.plan.rule_text import Writing
 from tidelog.query.kept_queries import KeptProgram, KeptQuery, QueryStep
 from tidelog.reasoner.constraints import check_consistency
@@ -33,7 +32,6 @@ from tidelog.reasoner.delta import Delta
 from tidelog.reasoner.loading import LoadedData, SchemasOf
 from tidelog.reasoner.program_state import History
 from tidelog.reasoner.runtime import (
-    NO_UPDATE,
     Applier,
     OpenTransaction,
     PendingUpdate,
@@ -55,6 +53,7 @@ ALIVE, EXPLICIT = int(Flag.ALIVE), int(Flag.EXPLICIT)
 SHOWN = 5  # facts named in a diagnostic about many
 
 
+NONE_WATCHED: Mapping[str, Predicate] = {}
 NO_STEP = QueryStep(NO_UPDATE, EMPTY, EMPTY, KeptProgram())
 
 
@@ -136,10 +135,11 @@ class Committer:
         return self._run(change, self._needs(change)._replace(dry_run=True, publication=False, store=False))
 
     def _run(self, change: Change, needs: Needs) -> Delta:
-        if needs not in self._tuples:
-            self._tuples[needs] = self._stages(needs)
+        stages = self._tuples.get(needs)
+        if stages is None:
+            stages = self._tuples[needs] = self._stages(needs)
         commit = PendingCommit(NO_STEP, change=change, needs=needs, start=perf_counter())
-        run(commit, self._tuples[needs])
+        run(commit, stages)
         return commit.delta
 
     def _needs(self, change: Change) -> Needs:
@@ -148,17 +148,20 @@ class Committer:
         if self._traits[0] is not current:
             self._traits = current, _traits(current)
         needs = self._traits[1]
-        is_other = change.program is not current or change.has_times
+        has_times = change.has_times
+        is_other = change.program is not current or has_times
         if is_other:
             own = _traits(change.program)
             needs = Needs(
-                times=needs.times or own.times or change.has_times,
+                times=needs.times or own.times or has_times,
                 equality=needs.equality or own.equality,
                 constraints=needs.constraints or own.constraints,
             )
         kept = is_other or not self._derived.is_materialised or bool(self._demands.kept.arities)
         used = bool(self._strategies.by_name)
         stored, shown = self.log is not None, change.publish is not None
+        if not (kept or used or shown or stored):
+            return needs
         return Needs(
             needs.times, needs.equality, needs.constraints, is_other, kept, used, shown, stored, False
         )
@@ -206,7 +209,7 @@ class Committer:
         change = commit.change
         if self.log is not None and commit.needs.store:
             self.log.begin()
-            commit.on_rollback(self.log.withdraw)
+            commit.undo.append(self.log.withdraw)
         self._recovery.recover()
         if change.batch is not None and change.batch.repeats(self.history.batches):
             raise change.batch.refused("has been applied already", "ask `has_applied` before")
@@ -220,14 +223,14 @@ class Committer:
         def all_or_nothing(commit: PendingCommit) -> None:
             def act(opened: OpenTransaction) -> None:
                 commit.opened = opened
-                outer, commit.undo = commit.undo, ExitStack()
+                outer, commit.undo = commit.undo, []
                 try:
                     run(commit, stages)
                 finally:
                     commit.undo = outer
 
             change = commit.change
-            is_advancing = change.has_times and change.times.advance is not None
+            is_advancing = commit.needs.times and change.has_times and change.times.advance is not None
             self._recovery.whole(act, is_advancing=is_advancing)
 
         return all_or_nothing
@@ -283,14 +286,14 @@ class Committer:
         tally.clear()
         tally.derived = derived
         commit.dropped = self._engine.dropped
-        commit.on_rollback(restore)
+        commit.undo.append(restore)
 
     def _define_relations(self, commit: PendingCommit) -> None:
         """Define the relations of predicates that are new."""
         before, after = commit.step.before.predicates, commit.step.after.predicates
         for name, predicate in after.items():
             if name not in before:
-                commit.on_rollback(partial(self._engine.storage.drop, name))
+                commit.undo.append(partial(self._engine.storage.drop, name))
                 self._engine.storage.define(name, predicate.arity)
 
     def _extend_kept_queries(self, commit: PendingCommit) -> None:
@@ -361,7 +364,7 @@ class Committer:
         for name, rows in commit.step.update.added.items():
             if not (name in inserted and name in unread):  # else its rows are read when types are asked for
                 self._data.note_rows(name, rows.columns)
-        if change.has_times:
+        if commit.needs.times and change.has_times:
             for name, timed in change.times.added:
                 self._data.types.note_rows(name, timed.columns)
         # From here on a fault leads to the state after the transaction: nothing is called in between.
@@ -386,7 +389,7 @@ class Committer:
     def _roll_back(self, commit: PendingCommit) -> None:
         """Undo a dry run; if that fails, everything is derived again, whatever has failed."""
         commit.opened.is_rolling_back = True
-        commit.undo.close()
+        commit.roll_back()
         commit.opened.is_rolling_back = False
 
     def _publish(self, commit: PendingCommit) -> None:
@@ -404,7 +407,7 @@ class Committer:
             live |= self._demands.watched
         if commit.needs.equality:
             live |= self._requeried.watched
-        watched = {name: _described(asked) for name, asked in live.items()}
+        watched = {name: _described(asked) for name, asked in live.items()} if live else NONE_WATCHED
         schema = self._schema_of_change(change, live)
         number, seconds = self.history.commits + ahead, perf_counter() - commit.start
         known, dictionary = change.program.predicates, self._engine.storage.dictionary
@@ -485,13 +488,15 @@ class _Normalising:
         if change.has_times or not change.program.timed.isdisjoint(staged):
             for name, rows in self._settle_times(staged).items():
                 removed[name] = distinct([*([removed[name]] if name in removed else ()), rows])
-        notices = self._report_missing()
-        for name in removed.keys() & added.keys():
-            removed[name] = without(removed[name], added[name])
-        new = self._new(added) if added else added
-        change.inserted = sum(rows.count for rows in new.values())
         outcome = change.rule_outcome
-        change.update = Update(_present(removed), _present(new), outcome.removed, outcome.added)
+        notices = self._report_missing() if change.errors or outcome is not None else ()
+        if not removed.keys().isdisjoint(added):
+            for name in removed.keys() & added.keys():
+                removed[name] = without(removed[name], added[name])
+        new = self._new(added) if added else added
+        change.inserted = total(new)
+        rules = () if outcome is None else (outcome.removed, outcome.added)
+        change.update = Update(_present(removed), _present(new), *rules)
         return change.update, notices
 
     def _settle_times(self, removed: Mapping[str, Rows]) -> dict[str, Rows]:
@@ -511,31 +516,30 @@ class _Normalising:
         return deleted
 
     def _report_missing(self) -> tuple[Diagnostic, ...]:
-        missing = (*self._change.errors, *self._change.rule_outcome.missing)
+        outcome = self._change.rule_outcome
+        missing = (*self._change.errors, *(outcome.missing if outcome is not None else ()))
         if missing and self._change.missing == "error":
             raise ProgramError(by_position(missing))
         return tuple(replace(item, severity=Severity.WARNING) for item in missing)
 
     def _are_explicit(self, rows: Mapping[str, Rows]) -> bool:
         """Whether all rows are explicit facts."""
-        return rows.keys() <= self._change.before.predicates.keys() and bool(
-            (self._flags_of_all(rows) & EXPLICIT).all()
-        )
+        if not rows.keys() <= self._change.before.predicates.keys():
+            return False
+        return bool(self._engine.storage.standing(rows)[0] & EXPLICIT)
 
     def _new(self, rows: Mapping[str, Rows]) -> Mapping[str, Rows]:
         """Return those that are not explicit."""
-        known = {name: some for name, some in rows.items() if name in self._change.before.predicates}
-        if not (self._flags_of_all(known) & EXPLICIT).any():
+        predicates = self._change.before.predicates
+        known = rows
+        if not rows.keys() <= predicates.keys():
+            known = {name: some for name, some in rows.items() if name in predicates}
+        if not self._engine.storage.standing(known)[1] & EXPLICIT:
             return rows
         return {name: select(some, (self._flags(name, some) & EXPLICIT) == 0) for name, some in rows.items()}
 
     def _explicit(self, name: str, rows: Rows) -> Rows:
         return select(rows, (self._flags(name, rows) & EXPLICIT) != 0)
-
-    def _flags_of_all(self, rows: Mapping[str, Rows]) -> Any:
-        return self._engine.storage.all_row_flags(
-            {name: (some.columns, some.count) for name, some in rows.items()}
-        )
 
     def _flags(self, name: str, rows: Rows) -> Any:
         if name not in self._change.before.predicates:
@@ -594,4 +598,5 @@ _REASONS: Mapping[str, tuple[str, str]] = {
 
 
 def _present(rows: Mapping[str, Rows]) -> dict[str, Rows]:
+    """Return the relations that have rows."""
     return {name: some for name, some in rows.items() if some.count}

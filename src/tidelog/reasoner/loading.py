@@ -40,6 +40,7 @@ from tidelog.logic.type_inference import (
     united,
 )
 from tidelog.logic.types import ANY, NEVER, Contents, Type
+from tidelog.logic.values import Kind
 from tidelog.reasoner.program_state import ProgramState
 from tidelog.reasoner.runtime import Runtime, UsedStrategies
 from tidelog.reasoner.transaction import find_to_insert, is_plain, with_arity
@@ -184,6 +185,8 @@ class Loader:
 
 
 _LITERAL = frozenset({Type.LITERAL})
+FEW = 64  # rows whose kinds are compared one by one
+AMBIGUOUS = frozenset({int(Kind.DATETIME)})  # kinds whose values have one of several types
 WITH_SCHEMAS = ("parquet", "arrow")  # formats of files that say what their columns hold
 
 
@@ -224,6 +227,8 @@ class Schemas:
         self._engine = engine
         self._rows = rows  # the columns of explicit facts
         self._types: dict[str, Columns] = {}
+        # The kinds of values in each column, by predicate and arity, of facts that came a few at a time.
+        self._kinds: dict[tuple[str, int], list[set[int]]] = {}
         self.unread: set[str] = set()  # predicates whose facts were not read since they were loaded
         self._facts: tuple[tuple[Fact, ...], Mapping[str, Columns]] = (), {}
         self._last: SchemasOf | None = None
@@ -240,11 +245,22 @@ class Schemas:
         """Note facts of a predicate by their ids."""
         if name in self.unread:
             return
-        found = tuple(types_of(self._engine.storage.dictionary, ids) for ids in columns)
+        dictionary = self._engine.storage.dictionary
+        few = columns if columns and len(columns[0]) <= FEW else ()
+        kinds = [set(dictionary.kind[ids].tolist()) for ids in few]
+        noted = self._kinds.get((name, len(columns)))
+        if kinds and noted is not None and all(map(set.issuperset, noted, kinds)):
+            return
+        found = tuple(types_of(dictionary, ids) for ids in columns)
         before = self._types.get(name)
         if before is None or (before and united(before, found) != before):
             self._types[name] = found if before is None else united(before, found)
             self._last = None
+        if kinds:
+            known = noted or [set()] * len(kinds)
+            self._kinds[name, len(columns)] = [
+                all_kinds | some - AMBIGUOUS for all_kinds, some in zip(known, kinds, strict=True)
+            ]
 
     def noted(self) -> dict[str, Columns]:
         """Return the types of all loaded data, by predicate; no types where it may be anything."""

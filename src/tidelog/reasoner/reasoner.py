@@ -258,13 +258,14 @@ class Reasoner:
         one together with the transaction, so that `has_applied` tells after any end of a process whether it
         must be sent again.
         """
-        from tidelog.store.forms import BatchId
-
         if not self._derived.is_materialised:
             with self._lock:
                 self._deriver.settle()
         change = self._begin(None, missing)
-        change.batch = None if batch is None else BatchId(*batch)
+        if batch is not None:
+            from tidelog.store.forms import BatchId
+
+            change.batch = BatchId(*batch)
         return change
 
     def _begin(

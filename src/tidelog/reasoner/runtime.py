@@ -17,7 +17,7 @@ from tidelog.engine.interrupts import INTERRUPTS, Limits, Lock, made_once
 from tidelog.errors import Diagnostic, EvaluationError, TidelogError
 from tidelog.errors.codes import NOT_RECOVERED
 from tidelog.logic.program import Program
-from tidelog.maintenance.maintainer import Maintainer, NetChange, Update
+from tidelog.maintenance.maintainer import NO_CHANGE, NO_UPDATE, Maintainer, NetChange, Update
 from tidelog.maintenance.recompute import former
 from tidelog.query import registry as strategies
 from tidelog.query.kept_queries import KeptQueries, QueryStep
@@ -68,8 +68,9 @@ class Runtime:
     def limits(self) -> Limits:
         """Return the limits of what begins now, which the engine checks from now on."""
         limits = Limits(self.statistics, self.timeout, self.max_facts, self.started)
-        self.engine.limits.check = self._check = limits.check
-        self.engine.limits.budget, self.engine.limits.room = limits.budget, limits.room
+        active = self.engine.limits
+        active.check = self._check = limits.check
+        active.budget, active.room = limits.budget, limits.room
         return limits
 
     def no_limits(self) -> Limits:
@@ -117,9 +118,6 @@ class UsedStrategies:
 # between two arrays that belong together, or in the rollback itself. Then no derived fact is trusted any
 # more. The reasoner begins again with its explicit facts. How to get those from before the transaction is
 # noted when it begins; that can be done any number of times, also after another fault.
-
-NO_UPDATE = Update({}, {})
-NO_CHANGE = NetChange()
 
 
 @dataclass(slots=True)
@@ -253,11 +251,14 @@ class PendingUpdate:
     net: NetChange = NO_CHANGE
     opened: OpenTransaction = field(init=False)  # once it is open
     is_installed: bool = False  # it is not rolled back any more
-    undo: ExitStack = field(default_factory=ExitStack)
+    undo: list[Callable[[], object]] = field(default_factory=list)  # what a rollback calls, the last first
 
-    def on_rollback(self, undo: Callable[[], object]) -> None:
-        """Call a function if the update is rolled back, before those that were given earlier."""
-        self.undo.callback(undo)
+    def roll_back(self) -> None:
+        """Undo what the stages have done; if a function raises, the others are called all the same."""
+        undone, self.undo = self.undo, []
+        with ExitStack() as stack:
+            for undo in undone:
+                stack.callback(undo)
 
 
 P = TypeVar("P", bound=PendingUpdate)
@@ -270,7 +271,7 @@ def run(pending: P, stages: Iterable[Callable[[P], None]]) -> None:
             stage(pending)
     except BaseException:
         if not pending.is_installed:
-            pending.undo.close()
+            pending.roll_back()
         raise
 
 
@@ -388,7 +389,7 @@ class Applier:
             if step.kept.arities:
                 self._demands.define(step.kept)
             pending.net = self._apply(update, step.before, step.after)
-            pending.on_rollback(partial(self._undo, step))
+            pending.undo.append(partial(self._undo, step))
         _count(tally, loaded, derived, update, pending.net)
         self._runtime.check()
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from tidelog.data.columns import Batch
 from tidelog.data.dictionary import Dictionary
-from tidelog.data.rows import Ids, Keys, Rows, concatenate, distinct, rows_of, select, without
+from tidelog.data.rows import Keys, Rows, concatenate, distinct, rows_of, select, without
 from tidelog.engine.flags import Flag
 from tidelog.engine.interrupts import INTERRUPTS, Lock, locked, waited_for
 from tidelog.errors import DataError, Diagnostic, ProgramError, SourceText, Span, TidelogError, suggest
@@ -32,7 +32,7 @@ from tidelog.logic.change_scripts import RuleChanges, RuleOutcome, resolve_chang
 from tidelog.logic.intervals import Point, point_at
 from tidelog.logic.program import OPEN, Fact, Predicate, Program, TimedFact, facts_by_predicate
 from tidelog.logic.values import ColumnType
-from tidelog.maintenance.maintainer import Update
+from tidelog.maintenance.maintainer import NO_UPDATE, Update
 from tidelog.reasoner.delta import Delta, find_predicate
 from tidelog.records import dataclass
 from tidelog.syntax import ast
@@ -51,7 +51,6 @@ ON_MISSING = ("error", "ignore")
 MOST_WAITING = 1 << 12  # rows of texts in one call that are kept as they are; more come as Arrow data anyway
 OF_TEXTS = (ColumnType.ANY, ColumnType.STRING)  # columns in which any text has a value
 NO_ROWS = Rows((), 0)
-NO_IDS: Ids = np.zeros(0, np.int32)
 
 
 @dataclass(slots=True, eq=False)
@@ -63,23 +62,13 @@ class StagedRows:
     is_distinct: bool = False  # known to have each row once
 
 
+@dataclass(slots=True, eq=False)
 class _Waiting:
-    """Rows that wait for their ids: their texts, column by column."""
+    """Rows that wait for their ids, and where the texts of each column begin among all of its type."""
 
-    __slots__ = ("columns", "count", "ids", "staged", "types")
-
-    def __init__(
-        self, staged: StagedRows, columns: Sequence[tuple[str, ...]], types: Sequence[ColumnType], count: int
-    ) -> None:
-        self.staged = staged
-        self.columns = columns
-        self.types = types
-        self.count = count
-        self.ids: list[Ids] = [NO_IDS] * len(types)
-
-    def end(self) -> None:
-        """Set the staged rows to the ids found."""
-        self.staged.rows = Rows(tuple(self.ids), self.count)
+    staged: StagedRows
+    starts: list[tuple[ColumnType, int]]
+    count: int
 
 
 class StagedFacts:
@@ -93,6 +82,7 @@ class StagedFacts:
         self._dictionary = dictionary
         self._staged: dict[str, list[StagedRows]] = {}
         self._waiting: list[_Waiting] = []
+        self._texts: dict[ColumnType, list[str]] = {}  # of all that waits
         self._known: dict[str, tuple[int, Rows]] = {}  # distinct rows, and of how many calls
 
     def note(self, name: str, rows: Rows, spans: tuple[Span | None, ...] = ()) -> None:
@@ -105,9 +95,16 @@ class StagedFacts:
         columns = columns_of_texts(data, types)
         if columns is None:
             return False
-        staged = StagedRows(NO_ROWS, is_distinct=len(set(data)) == len(data))
+        starts = []
+        for column, kind in zip(columns, types, strict=True):
+            texts = self._texts.setdefault(kind, [])
+            starts.append((kind, len(texts)))
+            texts += column
+        count = len(data)
+        staged = StagedRows(NO_ROWS, is_distinct=count == 1 or len(set(data)) == count)
+        self._waiting.append(_Waiting(staged, starts, count))
+        # Last: if Ctrl-C comes before, some texts get ids, and no row is staged.
         self._staged.setdefault(name, []).append(staged)
-        self._waiting.append(_Waiting(staged, columns, types, len(data)))
         return True
 
     def items(self) -> Mapping[str, list[StagedRows]]:
@@ -117,7 +114,10 @@ class StagedFacts:
 
     def rows(self) -> dict[str, Rows]:
         """Return the distinct rows of each predicate: the same object each time, unless more was staged."""
-        return {name: self._each_once(name, staged) for name, staged in self.items().items()}
+        if not self._staged:
+            return {}
+        self._encode()
+        return {name: self._each_once(name, staged) for name, staged in self._staged.items()}
 
     def _each_once(self, name: str, staged: list[StagedRows]) -> Rows:
         if len(staged) == 1 and staged[0].is_distinct:
@@ -128,38 +128,28 @@ class StagedFacts:
         return known[1]
 
     def _encode(self) -> None:
-        """Encode all waiting texts."""
-        if self._waiting:
-            for column in OF_TEXTS:
-                self._encode_columns(column)
-            for waiting in self._waiting:
-                waiting.end()
-            self._waiting = []
-
-    def _encode_columns(self, column: ColumnType) -> None:
-        """Find the ids in all waiting columns of one type."""
-        places = [
-            (waiting, place)
-            for waiting in self._waiting
-            for place, kind in enumerate(waiting.types)
-            if kind is column
-        ]
-        if not places:
+        """Encode all waiting texts, those of columns of one type in one call."""
+        if not self._waiting:
             return
-        texts = chain.from_iterable(waiting.columns[place] for waiting, place in places)
-        ids = self._dictionary.encode_python_texts(list(texts), column)
-        end = 0
-        for waiting, place in places:
-            first, end = end, end + waiting.count
-            waiting.ids[place] = ids[first:end]
+        encode = self._dictionary.encode_python_texts
+        ids = {kind: encode(texts, kind) for kind, texts in self._texts.items()}
+        for waiting in self._waiting:
+            count = waiting.count
+            columns = tuple([ids[kind][start : start + count] for kind, start in waiting.starts])
+            waiting.staged.rows = Rows(columns, count)
+        self._waiting, self._texts = [], {}
 
 
 def columns_of_texts(data: Sequence[object], types: Sequence[ColumnType]) -> list[tuple[str, ...]] | None:
     """Return the columns of rows that are tuples of texts, where any text is a value; else None."""
-    if not types or len(data) > MOST_WAITING or any(kind not in OF_TEXTS for kind in types):
+    if not data or not types or len(data) > MOST_WAITING:
         return None
-    if not data or not all(issubclass(kind, tuple) for kind in set(map(type, data))):
-        return None
+    for kind in types:
+        if kind not in OF_TEXTS:
+            return None
+    for kind_of_row in set(map(type, data)):
+        if not issubclass(kind_of_row, tuple):
+            return None
     try:
         columns = list(zip(*data, strict=True))
         is_plain = "".join(chain.from_iterable(columns)).isascii()
@@ -198,18 +188,18 @@ class Change:
         self.before = program
         self.program = program  # as it will be, without facts
         self.inserted = 0  # explicit facts that are new, known once it is committed
-        self.update = Update({}, {})  # what it changes explicitly, normalised, known once it is committed
+        self.update = NO_UPDATE  # what it changes explicitly, normalised, known once it is committed
         self._engine = engine
         self._faults = faults
         self._lock = lock
         self._commit = commit
         self._arriving = arriving  # limits hold while a file's batches are waited for
         self.missing = missing  # what happens if a fact to delete does not exist: error or ignore
-        self.deletions = StagedFacts(engine.storage.dictionary)
-        self.insertions = StagedFacts(engine.storage.dictionary)
+        dictionary = engine.storage.dictionary
+        self.deletions, self.insertions = StagedFacts(dictionary), StagedFacts(dictionary)
         self.errors: list[Diagnostic] = []  # facts to delete that do not exist
-        self.rule_outcome = RuleOutcome(program.rules)
-        self._rules = RuleChanges(program.rules)
+        self.rule_outcome: RuleOutcome | None = None  # None if it says nothing about rules
+        self._rules: RuleChanges | None = None
         self._times: TimedUpdate | None = None  # None until it is asked for
         self._delta: Delta | None = None
         self.batch: BatchId | None = None  # of an application that counts its transactions
@@ -235,13 +225,18 @@ class Change:
 
     # ---- facts
 
-    @locked
     def insert(self, predicate: str, data: object, *, define: bool = False) -> None:
         """Add explicit facts: Arrow data, a data frame, or an iterable of tuples.
 
         With `define` the predicate may be one that the program does not mention.
         """
         known = find_to_insert(predicate, self.program, define)
+        if known is None or not self._stage_texts(self.insertions, known, data):
+            self._insert(predicate, known, data)
+
+    @locked
+    def _insert(self, predicate: str, known: Predicate | None, data: object) -> None:
+        """Stage facts to insert, of a predicate that may be new."""
         if not is_plain(data, known) and self._stage_times(predicate, data, is_deletion=False):
             return
         if known is None:
@@ -267,16 +262,19 @@ class Change:
         staged.append((known.name, TimedRows(rows.columns, rows.count, times)))
         return True
 
-    @locked
     def delete(self, predicate: str, data: object) -> None:
         """Delete explicit facts."""
         known = self.program.find(predicate)
         if known is None:
             self.errors.append(self._no_predicate(predicate))
-            return
-        if not is_plain(data, known) and self._stage_times(predicate, data, is_deletion=True):
-            return
-        self._stage(self.deletions, known, data)
+        elif not self._stage_texts(self.deletions, known, data):
+            self._delete(known, data)
+
+    @locked
+    def _delete(self, known: Predicate, data: object) -> None:
+        """Stage facts to delete."""
+        if is_plain(data, known) or not self._stage_times(known.name, data, is_deletion=True):
+            self._stage(self.deletions, known, data)
 
     @locked
     def load(self, predicate: str, batches: Iterable[Batch]) -> None:
@@ -341,11 +339,11 @@ class Change:
         if self.before.sandbox != OPEN:
             program = program.confined(self.before.sandbox)
         self._rules = RuleChanges(self.before.rules, self.before.rules, program.rules)
-        self.rule_outcome = self._rules.outcome()
+        outcome = self.rule_outcome = self._rules.outcome()
         predicates = {**self.before.predicates, **program.predicates}
         timed = program.given_times | (self.before.timed - program.predicates.keys())  # they stay as they are
         self.program = replace(
-            program, facts=(), rules=self.rule_outcome.rules, predicates=predicates, given_times=timed
+            program, facts=(), rules=outcome.rules, predicates=predicates, given_times=timed
         )
 
     def advance(self, to: Point) -> None:
@@ -375,11 +373,13 @@ class Change:
     ) -> None:
         """Insert and delete what the statements of a document say."""
         imports = len(self.program.imports)
-        changes = resolve_changes(document, self.program, self._rules, unsigned=unsigned, folder=folder)
+        rules = self._rules or RuleChanges(self.before.rules)
+        changes = resolve_changes(document, self.program, rules, unsigned=unsigned, folder=folder)
         for name, facts in facts_by_predicate(changes.removed).items():
             self._remove_facts(name, facts)
         self.program, self._rules = changes.program, changes.rules
-        if changes.outcome.rules is not self.rule_outcome.rules or changes.outcome.missing:
+        former = self.before.rules if self.rule_outcome is None else self.rule_outcome.rules
+        if changes.outcome.rules is not former or changes.outcome.missing:
             self.rule_outcome = changes.outcome
         for name, facts in facts_by_predicate(changes.added).items():
             plain = self._stage_timed_facts(name, facts, is_deletion=False)
@@ -444,7 +444,7 @@ class Change:
 
     def raw(self) -> Update | None:
         """Return the staged facts, not compared with those that exist; None if rules change."""
-        if self.rule_outcome.removed or self.rule_outcome.added:
+        if any(self.rule_counts):
             return None
         return Update(self.deletions.rows(), self.insertions.rows())
 
@@ -466,7 +466,8 @@ class Change:
     @property
     def rule_counts(self) -> tuple[int, int]:
         """How many rules are deleted, and how many are added."""
-        return len(self.rule_outcome.removed), len(self.rule_outcome.added)
+        outcome = self.rule_outcome
+        return (0, 0) if outcome is None else (len(outcome.removed), len(outcome.added))
 
     # ---- encoding
 
@@ -480,13 +481,23 @@ class Change:
         message = f"nothing can be deleted: unknown predicate `{name}`"
         return Diagnostic(NOT_A_FACT, message, span, help)
 
+    def _stage_texts(self, where: StagedFacts, predicate: Predicate, data: object) -> bool:
+        """Stage rows of texts; returns False, and stages nothing, if they are something else.
+
+        Nothing is looked up yet: no engine is entered, so that Ctrl-C need not wait.
+        """
+        if type(data) is not list and type(data) is not tuple:
+            return False
+        types = self.program.types_of(predicate)
+        with self._lock.reading:
+            if not where.note_texts(predicate.name, data, types):
+                return False
+            self._faults.rows += len(data)
+            return True
+
     def _stage(self, where: StagedFacts, predicate: Predicate, data: object) -> None:
         """Stage the rows of a Python object."""
-        types = self.program.types_of(predicate)
-        if isinstance(data, list | tuple) and where.note_texts(predicate.name, data, types):
-            self._faults.rows += len(data)
-        else:
-            where.note(predicate.name, self._encode(predicate, data))
+        where.note(predicate.name, self._encode(predicate, data))
 
     def _encode(self, predicate: Predicate, data: object) -> Rows:
         """Return the rows of a Python object as ids."""

@@ -323,7 +323,7 @@ def _needed(rule: Rule) -> Iterator[Variable]:
 
 
 def _named(rule: Rule, meaning: tuple[object, ...]) -> str:
-    from hashlib import blake2b
+    from _blake2 import blake2b  # as `hashlib` has it, without loading OpenSSL
 
     digest = blake2b(repr(meaning).encode(), digest_size=DIGEST_BYTES).hexdigest()
     return f"{rule.head.predicate}{SEPARATOR}{digest}"

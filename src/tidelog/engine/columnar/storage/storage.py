@@ -11,11 +11,11 @@ from tidelog.data.columns import Batch
 from tidelog.data.dictionary import Dictionary
 from tidelog.data.rows import Ids, Rows
 from tidelog.engine.columnar import layout
+from tidelog.engine.columnar.storage import table_kernels
 from tidelog.engine.columnar.storage.catalog import Catalog, CatalogObserver
 from tidelog.engine.columnar.storage.rounds import ColumnarRounds
 from tidelog.engine.columnar.storage.table import Key, Table
-from tidelog.engine.columnar.transactions import change_kernels
-from tidelog.engine.columnar.transactions.row_sets import batch_of
+from tidelog.engine.columnar.transactions.row_sets import RowBatch
 from tidelog.engine.interrupts import ActiveLimits
 from tidelog.logic.values import Value
 
@@ -199,14 +199,14 @@ class ColumnarStorage(CatalogObserver):
         """Return the flags ALIVE and EXPLICIT of each given row; 0 where it is no fact."""
         return self.catalog.table(relation).row_flags(columns, count)
 
-    def all_row_flags(self, given: Mapping[str, tuple[Sequence[Ids], int]]) -> npt.NDArray[np.uint8]:
-        """Return the same for rows of many relations, one relation after the other."""
-        for relation in given:
-            self.catalog.table(relation).complete(self.limits.check)
-        batch = batch_of(given, self.catalog)
-        flags = np.empty(batch.rows, np.uint8)
-        change_kernels.stand(self.catalog.descriptors, *batch.parts, flags)
-        return flags
+    def standing(self, given: Mapping[str, tuple[Sequence[Ids], int]]) -> tuple[int, int]:
+        """Return those flags that all rows of some relations have, and those that any has."""
+        if self.catalog.incomplete:
+            for relation in given:
+                self.catalog.table(relation).complete(self.limits.check)
+        batch = RowBatch(given, self.catalog)
+        common, found = table_kernels.standing(self.catalog.descriptors, batch.groups, batch.source)
+        return common, found
 
     def has_tombstones(self, relation: str) -> bool:
         """Return whether some rows of a relation are deleted facts."""

@@ -8,11 +8,17 @@ import numpy as np
 
 from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel, mix, prefetch, subroutine
 from tidelog.engine.columnar.layout import (
+    ALIVE,
     ARITY,
     CAPACITY,
     COLUMNS,
+    DEAD,
     DENSE,
+    EXPLICIT,
     FLAGS,
+    FOUNDED,
+    HIDDEN,
+    RANK,
     ROWS,
     SEGMENT,
     SIDE,
@@ -131,6 +137,19 @@ def write_row(T: Any, table: Any, key: Any, position: Any, row: Any, flags: Any)
     for column in range(arity):
         int32_at(T[table, COLUMNS + column], capacity)[row] = key[column]
     bytes_at(T[table, FLAGS], capacity)[row] = flags
+
+
+@inlined
+def enter_row(T: Any, table: Any, key: Any, position: Any) -> Any:
+    """Write a new row without flags, that is no fact yet; returns its number."""
+    row = T[table, ROWS]
+    write_row(T, table, key, position, row, 0)
+    for counter in (FOUNDED, HIDDEN, RANK):
+        if T[table, counter] != 0:
+            int32_at(T[table, counter], T[table, CAPACITY])[row] = 0
+    T[table, ROWS] = row + 1
+    T[table, DEAD] += 1
+    return row
 
 
 @kernel("const i32[:], i64, i32[:] -> i64")
@@ -385,6 +404,61 @@ def find_rows(T: Any, table: Any, source: Any, count: Any, stride: Any, found: A
         for column in range(arity):
             key[column] = source[column * stride + index]
         found[index] = find_row(T, table, key)[0]
+
+
+# ---- Facts of many relations in one call: the flags that they have, and their codes, which are the table's
+# number in the upper half, the row's in the lower.
+#
+# A batch has a group of rows per relation: `groups` are the table and the number of rows of each, in pairs.
+# Ids lie column after column, group after group. Mutates its arguments.
+
+
+@kernel("i64[:,:], i64[:], i32[:] -> i64, i64")
+def standing(T: Any, groups: Any, source: Any) -> Any:
+    """Return the flags ALIVE and EXPLICIT that all rows have, and those that any has."""
+    first = 0
+    common, found = np.uint8(ALIVE | EXPLICIT), np.uint8(0)
+    for group in range(0, len(groups), 2):
+        table, count = groups[group], groups[group + 1]
+        arity = T[table, ARITY]
+        flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
+        key = np.empty(max(arity, 2), np.int64)
+        for index in range(count):
+            for column in range(arity):
+                key[column] = source[first + column * count + index]
+            row = find_row(T, table, key)[0]
+            own = flags[row] & np.uint8(ALIVE | EXPLICIT) if row >= 0 else np.uint8(0)
+            common &= own
+            found |= own
+        first += arity * count
+    return np.int64(common), np.int64(found)
+
+
+@kernel("i64[:,:], i64[:], i32[:], i64, bool, i64[:] -> i64, i64")
+def find_or_enter(T: Any, groups: Any, source: Any, done: Any, create: Any, codes: Any) -> Any:
+    """Write the codes of the rows from `done` on into `codes`, or -1.
+
+    Returns the number of rows looked up, and how many are missing; if these are not all rows, the table of
+    the next one must grow first.
+    """
+    first, rows_before, missing = 0, 0, 0
+    for group in range(0, len(groups), 2):
+        table, count = groups[group], groups[group + 1]
+        arity = T[table, ARITY]
+        key = np.empty(max(arity, 2), np.int64)
+        for index in range(max(done - rows_before, 0), count):
+            for column in range(arity):
+                key[column] = source[first + column * count + index]
+            row, position = find_row(T, table, key)
+            if row < 0 and create:
+                if position < 0 or T[table, ROWS] >= min(T[table, CAPACITY], T[table, SLOT_LIMIT]):
+                    return rows_before + index, missing
+                row = enter_row(T, table, key, position)
+            missing += row < 0
+            codes[rows_before + index] = (table << 32) | row if row >= 0 else -1
+        first += arity * count
+        rows_before += count
+    return rows_before, missing
 
 
 @kernel("i64[:], i64[:], i64, i64")

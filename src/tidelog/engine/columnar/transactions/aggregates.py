@@ -22,13 +22,13 @@ from tidelog.engine.columnar.interpreter.aggregation import SUM_MET, collect, fo
 from tidelog.engine.columnar.storage.catalog import Catalog, CatalogObserver
 from tidelog.engine.columnar.storage.storage import ColumnarStorage
 from tidelog.engine.columnar.storage.table import Table
+from tidelog.engine.columnar.storage.table_kernels import find_or_enter
 from tidelog.engine.columnar.transactions.accumulators import (
     A_ROWS,
     FIRST_GROUPS,
     Accumulators,
     Marks,
 )
-from tidelog.engine.columnar.transactions.change_kernels import find_or_enter
 from tidelog.engine.columnar.transactions.row_sets import EMPTY, NO_ROWS, RowNumbers, RowSet
 from tidelog.engine.columnar.transactions.transactions import Participant, Transactions
 from tidelog.engine.protocol import Aggregated
@@ -36,7 +36,6 @@ from tidelog.logic.program import Atom, Constant, Term
 from tidelog.records import dataclass
 
 VACUUM_FROM = 4096
-ONLY_TABLE = np.zeros(1, np.int64)  # the groups of a rule are the one table of a T of their own
 
 
 class RowExchange(NamedTuple):
@@ -71,10 +70,10 @@ class KnownGroups:
         """Return the numbers of the groups with these keys; new ones are not known."""
         numbers = np.empty(count, np.int64)
         source = np.concatenate(keys) if keys else np.zeros(0, np.int32)
-        counts = np.array((count,), np.int64)
+        groups = np.array((0, count), np.int64)  # all in the first table of a T of their own: codes are rows
         done = 0
         while True:
-            done = int(find_or_enter(self.table.descriptors, ONLY_TABLE, counts, source, done, True, numbers))
+            done, _ = find_or_enter(self.table.descriptors, groups, source, done, True, numbers)
             if done == count:
                 break
             self.table.reserve(count - done, 0)

@@ -1,6 +1,4 @@
-"""Kernels over sets of facts while a transaction is applied: flags, counters, ranks, the journal, and
-facts of many relations.
-"""
+"""Kernels over sets of facts while a transaction is applied: flags, counters, ranks and the journal."""
 
 from __future__ import annotations
 
@@ -83,7 +81,7 @@ from tidelog.engine.columnar.layout import (
     Z_WANT,
     Z_WIDTH,
 )
-from tidelog.engine.columnar.storage.table_kernels import LOWER, find_row, key_hash, write_row
+from tidelog.engine.columnar.storage.table_kernels import LOWER, enter_row, find_row, key_hash
 from tidelog.engine.flags import Role
 
 # ---- Kernels over sets of facts while a transaction is applied: flags, counters, ranks, and the journal.
@@ -144,18 +142,6 @@ def lists_have_room(new_entries: Any, new_changes: Any, Z: Any) -> Any:
 
 
 # ---- effects on the heads that a plan finds
-
-
-@inlined
-def enter_row(T: Any, table: Any, key: Any, position: Any) -> Any:
-    """Write a new row without flags; returns its number."""
-    row = T[table, ROWS]
-    write_row(T, table, key, position, row, 0)
-    for counter in (FOUNDED, HIDDEN, RANK):
-        set_counter(T, table, counter, row, 0)
-    T[table, ROWS] = row + 1
-    T[table, DEAD] += 1
-    return row
 
 
 @subroutine
@@ -445,29 +431,85 @@ def look_back(T: Any, Z: Any) -> None:
         flags[row] = (flags[row] & (EXPLICIT | ALIVE)) | (BEFORE if was else 0)
 
 
-@kernel("i64[:,:], i64[:], i64[:], i64[:] -> i64, i64")
-def close_journal(T: Any, Z: Any, deleted: Any, inserted: Any) -> Any:
-    """Write the deleted and inserted facts, set BEFORE to ALIVE for facts in the journal, and empty it."""
+@kernel("i64[:,:], i64[:], i64[:], i64[:,:], i64[:], i32[:] -> i64, i64, i64")
+def close_journal(T: Any, Z: Any, counts: Any, groups: Any, rows: Any, ids: Any) -> Any:
+    """Write the deleted facts, then the inserted ones, and empty the journal; set BEFORE to ALIVE for all.
+
+    Returns the number of groups of deleted facts, that of all, and the most tombstones in a relation that
+    lost facts. `write_net` says what a group is.
+    """
     journal = int64_at(Z[Z_JOURNAL], Z[Z_JOURNAL_CAPACITY])
-    deleted_count, inserted_count = 0, 0
+    deleted, inserted, most_dead = 0, 0, np.int64(0)
     for place in range(Z[Z_JOURNAL_COUNT]):
-        table, row = journal[place] >> 32, journal[place] & LOWER
+        code = journal[place]
+        table, row = code >> 32, code & LOWER
         flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
         truth = flags[row] & STANDING
         if truth == BEFORE:
-            deleted[deleted_count] = journal[place]
-            deleted_count += 1
+            journal[deleted] = code  # what has been read makes room
+            deleted += 1
             T[table, DEAD] += 1
+            most_dead = max(most_dead, T[table, DEAD])
         elif truth == ALIVE:
-            inserted[inserted_count] = journal[place]
-            inserted_count += 1
+            rows[inserted] = code
+            inserted += 1
             T[table, DEAD] -= 1
         # A fact that is entered again after `rebase` is settled already.
         flags[row] = (flags[row] & (EXPLICIT | ALIVE)) | (BEFORE if flags[row] & ALIVE else 0)
         T[table, OLD_END] = T[table, ROWS]
         T[table, CURRENT_END] = T[table, ROWS]
     Z[Z_JOURNAL_COUNT] = 0
-    return deleted_count, inserted_count
+    for place in range(inserted):
+        journal[deleted + place] = rows[place]
+    split, end = write_net(T, journal, 0, deleted, counts, groups, 0, rows, ids, 0)
+    count, end = write_net(T, journal, deleted, deleted + inserted, counts, groups, split, rows, ids, end)
+    return split, count, most_dead
+
+
+@subroutine
+def write_net(
+    T: Any,
+    codes: Any,
+    first: Any,
+    last: Any,
+    counts: Any,
+    groups: Any,
+    group: Any,
+    rows: Any,
+    ids: Any,
+    end: Any,
+) -> Any:
+    """Write the facts from `first` to `last` table by table; returns the numbers of the next group and id.
+
+    A group is a table, where its rows begin and end in `rows`, and where its ids do in `ids`, column after
+    column. `counts` has a zero for each table, before and after the call.
+    """
+    begin, row = group, first
+    for place in range(first, last):
+        table = codes[place] >> 32
+        if counts[table] == 0:
+            groups[group, 0] = table
+            group += 1
+        counts[table] += 1
+    for number in range(begin, group):
+        table = groups[number, 0]
+        groups[number, 1], groups[number, 2] = row, row + counts[table]
+        counts[table], row = row, groups[number, 2]
+    for place in range(first, last):
+        table = codes[place] >> 32
+        rows[counts[table]] = codes[place] & LOWER
+        counts[table] += 1
+    for number in range(begin, group):
+        table = groups[number, 0]
+        counts[table] = 0
+        groups[number, 3] = end
+        for column in range(T[table, ARITY]):
+            column_ids = int32_at(T[table, COLUMNS + column], T[table, CAPACITY])
+            for place in range(groups[number, 1], groups[number, 2]):
+                ids[end] = column_ids[rows[place]]
+                end += 1
+        groups[number, 4] = end
+    return group, end
 
 
 @kernel("i64[:,:], i64[:], i64")
@@ -482,71 +524,6 @@ def undo_journal(T: Any, Z: Any, first: Any) -> None:
         set_counter(T, table, HIDDEN, row, int32_at(Z[Z_JOURNAL_HIDDEN], capacity)[place])
         set_counter(T, table, RANK, row, int32_at(Z[Z_JOURNAL_RANK], capacity)[place])
     Z[Z_JOURNAL_COUNT] = first
-
-
-# ---- Facts of many relations in one call: their flags, row numbers and ids.
-#
-# A batch has a group of rows per relation: `tables` and `counts` are the table and the number of rows of
-# each. Ids lie column after column, group after group. Mutates its arguments.
-
-
-@kernel("i64[:,:], i64[:], i64[:], i32[:], u8[:]")
-def stand(T: Any, tables: Any, counts: Any, source: Any, flags_out: Any) -> None:
-    """Write the flags ALIVE and EXPLICIT of each row into `flags_out`, 0 if it is not a fact."""
-    first, rows_done = 0, 0
-    for group in range(len(tables)):
-        table, count = tables[group], counts[group]
-        arity = T[table, ARITY]
-        flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
-        key = np.empty(max(arity, 2), np.int64)
-        for index in range(count):
-            for column in range(arity):
-                key[column] = source[first + column * count + index]
-            row = find_row(T, table, key)[0]
-            flags_out[rows_done + index] = (
-                flags[row] & np.uint8(ALIVE | EXPLICIT) if row >= 0 else np.uint8(0)
-            )
-        first += arity * count
-        rows_done += count
-
-
-@kernel("i64[:,:], i64[:], i64[:], i32[:], i64, bool, i64[:] -> i64")
-def find_or_enter(T: Any, tables: Any, counts: Any, source: Any, done: Any, create: Any, numbers: Any) -> Any:
-    """Write the numbers of the rows from `done` on into `numbers`, or -1.
-
-    Returns the number of rows looked up; if these are not all, the table of the next one must grow first.
-    """
-    first, rows_before = 0, 0
-    for group in range(len(tables)):
-        table, count = tables[group], counts[group]
-        arity = T[table, ARITY]
-        key = np.empty(max(arity, 2), np.int64)
-        for index in range(max(done - rows_before, 0), count):
-            for column in range(arity):
-                key[column] = source[first + column * count + index]
-            row, position = find_row(T, table, key)
-            if row < 0 and create:
-                if position < 0 or T[table, ROWS] >= min(T[table, CAPACITY], T[table, SLOT_LIMIT]):
-                    return rows_before + index
-                row = enter_row(T, table, key, position)
-            numbers[rows_before + index] = row
-        first += arity * count
-        rows_before += count
-    return rows_before
-
-
-@kernel("i64[:,:], i64[:], i64[:], i64[:], i32[:]")
-def gather(T: Any, tables: Any, counts: Any, rows: Any, ids: Any) -> None:
-    """Write the ids of rows into `ids`."""
-    first, rows_done = 0, 0
-    for group in range(len(tables)):
-        table, count = tables[group], counts[group]
-        for column in range(T[table, ARITY]):
-            column_ids = int32_at(T[table, COLUMNS + column], T[table, CAPACITY])
-            for index in range(count):
-                ids[first + index] = column_ids[rows[rows_done + index]]
-            first += count
-        rows_done += count
 
 
 @kernel("i64[:], i64[:], i64[:], i64[:], i64[:] -> i64")

@@ -5,7 +5,7 @@ The engine offers this to `maintenance.counting.RankCounting`, which does the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from time import perf_counter
 
 import numpy as np
@@ -22,7 +22,7 @@ from tidelog.engine.columnar.transactions.change_runner import (
     ChangeExecutor,
     ChangeRunner,
 )
-from tidelog.engine.columnar.transactions.row_sets import EMPTY, RowNumbers, RowSet, codes_of
+from tidelog.engine.columnar.transactions.row_sets import EMPTY, Columns, RowNumbers, RowSet, find_codes
 from tidelog.engine.columnar.transactions.transactions import ChangeBuffers
 from tidelog.engine.protocol import Family, LoopOutcome, LoopSection
 from tidelog.records import dataclass
@@ -35,6 +35,7 @@ FAMILIES = {
     Family.GAINED_UNDER_NEGATION: rank_kernels.GAINED_UNDER_NEGATION,
     Family.INSERT: rank_kernels.INSERT,
 }
+# Where the state of an update begins: at 0, but for the kind of counters.
 BEGIN = np.array(
     (
         layout.Z_RUNNING,
@@ -47,6 +48,7 @@ BEGIN = np.array(
         layout.Z_PHASE,
         layout.Z_NUMBER,
         layout.Z_SETTLED,
+        layout.Z_COUNTERS,
     )
 )
 NET = np.array((layout.Z_WENT_COUNT, layout.Z_CAME_COUNT))
@@ -100,6 +102,8 @@ class RankedUpdate:
         self.sections = sections
         self.version = catalog.version
         self.counters = bookkeeping.counters
+        self._beginning = np.zeros(len(BEGIN), np.int64)
+        self._beginning[-1] = COUNTED[self.counters]
         self.runners: list[ChangeRunner] = []
         self.starts = np.zeros((rank_kernels.FAMILIES, len(sections) + 2), np.int64)
         self._list_entries()
@@ -110,7 +114,8 @@ class RankedUpdate:
         self.width = self.steps = 1
         self._list_tables()
         self.lists: list[RowNumbers] = []
-        self._addresses: list[int] = []  # of the lists, cached: asking an array for its own takes a while
+        # What `_publish` writes. Addresses are kept in it: asking an array for its own takes a while.
+        self._published = np.zeros(len(PUBLISHED), np.int64)
         self._grow_lists()
         self._handled = [
             number for number, section in enumerate(sections, 1) if section.custom_handler is not None
@@ -149,14 +154,18 @@ class RankedUpdate:
         return self.version == self.catalog.version and self.counters is self.bookkeeping.counters
 
     def run(
-        self, removed: RowSet, added: RowSet, report: Callable[[int, LoopOutcome], None] | None = None
+        self,
+        removed: Mapping[str, Columns],
+        added: Mapping[str, Columns],
+        report: Callable[[int, LoopOutcome], None] | None = None,
     ) -> tuple[int, int]:
         """Delete and insert explicit facts; return the total numbers of deleted and inserted facts.
 
         `report` is called after each stratum, with its position among all; the loop pauses for it.
         """
-        deleted, inserted = codes_of(removed, self.catalog), codes_of(added, self.catalog)
-        explicit = (*removed.relations, *added.relations)
+        deleted = find_codes(removed, self.catalog, create=False)
+        inserted = find_codes(added, self.catalog, create=True)
+        explicit = (*removed, *added)
         state = self._begin()
         try:
             if report is None:
@@ -205,8 +214,7 @@ class RankedUpdate:
         if len(self.catalog.descriptors) != len(self.section_of):
             self._list_tables()
         state = self.workers.workspaces[0].state
-        state[BEGIN] = 0
-        state[layout.Z_COUNTERS] = COUNTED[self.bookkeeping.counters]
+        state[BEGIN] = self._beginning
         return state
 
     def _reach(self, section: int, removed: RowNumbers, added: RowNumbers) -> None:
@@ -251,14 +259,9 @@ class RankedUpdate:
 
     def _publish(self, workspace: Workspace) -> None:
         """Write the data of these plans into the state, which a run of another plan may have changed."""
-        capacity = len(self.lists[0])
-        workspace.state[PUBLISHED] = (
-            workspace.batch,
-            self.width,
-            self.workers.limits.budget(),
-            *self._addresses,
-            capacity,
-        )
+        published = self._published
+        published[0], published[1], published[2] = workspace.batch, self.width, self.workers.limits.budget()
+        workspace.state[PUBLISHED] = published
 
     def _changed(self, which: int, tables: Sequence[int]) -> RowSet:
         """Return the facts of these tables that were deleted (0) or inserted (1) so far."""
@@ -310,7 +313,7 @@ class RankedUpdate:
             if self.lists
             else [memory.empty(size, np.int64) for _ in range(3)]
         )
-        self._addresses = [array.ctypes.data for array in self.lists]
+        self._published[3:] = [*(array.ctypes.data for array in self.lists), len(self.lists[0])]
 
     def _assemble(self, number: int, workspace: Workspace) -> None:
         """Assemble an entry's plan, and append its code and indexes to the loop's."""

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.data.rows import Ids
+from tidelog.engine.columnar.storage import table_kernels
 from tidelog.engine.columnar.storage.catalog import Catalog
-from tidelog.engine.columnar.transactions import change_kernels
+from tidelog.engine.columnar.storage.table_kernels import LOWER
 
 RowNumbers = npt.NDArray[np.int64]
 Columns = tuple[Sequence[Ids], int]  # of the rows of one relation, and how many they are
@@ -20,20 +21,13 @@ NO_ROWS: RowNumbers = np.zeros(0, np.int64)
 
 
 class RowSet:
-    """A set of facts: row numbers by relation.
+    """A set of facts: row numbers by relation, and their ids, where these are known already."""
 
-    `groups`, where they are known, are the same for kernels: tables, where the rows of each start, and rows.
-    """
+    __slots__ = ("ids", "rows")
 
-    __slots__ = ("groups", "rows")
-
-    def __init__(
-        self,
-        rows: Mapping[str, RowNumbers],
-        groups: tuple[RowNumbers, RowNumbers, RowNumbers] | None = None,
-    ) -> None:
+    def __init__(self, rows: Mapping[str, RowNumbers], ids: Mapping[str, Columns] | None = None) -> None:
         self.rows = rows
-        self.groups = groups
+        self.ids = ids
 
     def __len__(self) -> int:
         return sum(map(len, self.rows.values()))
@@ -60,41 +54,51 @@ class RowSet:
 EMPTY = RowSet({})
 
 
-def codes_of(facts: RowSet, catalog: Catalog) -> RowNumbers:
-    """Return the facts' codes: the table's number in the upper half, the row's in the lower."""
-    codes = [(catalog.table_number(relation) << 32) | rows for relation, rows in facts.rows.items()]
-    return np.concatenate(codes) if len(codes) > 1 else codes[0] if codes else NO_ROWS
-
-
 class RowBatch:
-    """Rows of several tables, as kernels take them."""
+    """Rows of several relations, as kernels take them: tables and their numbers of rows in pairs, and ids."""
 
-    def __init__(self, tables: Sequence[int], counts: Sequence[int], columns: Sequence[Ids]) -> None:
-        self.tables, self.counts = np.array(tables, np.int64), np.array(counts, np.int64)
-        self.source = np.concatenate(columns, dtype=np.int32) if columns else np.zeros(0, np.int32)
-        self.ends = list(accumulate(counts))
-        self.rows = self.ends[-1] if self.ends else 0
+    def __init__(self, given: Mapping[str, Columns], catalog: Catalog) -> None:
+        groups: list[int] = []
+        source: list[Ids] = []
+        rows = 0
+        for relation, (columns, count) in given.items():
+            groups += catalog.table_number(relation), count
+            source += columns
+            rows += count
+        self.groups = np.array(groups, np.int64)
+        self.source = np.concatenate(source) if source else np.zeros(0, np.int32)
+        self.rows = rows
 
     @property
-    def parts(self) -> tuple[RowNumbers, RowNumbers, Ids]:
-        """The tables, how many rows of each, and their ids."""
-        return self.tables, self.counts, self.source
+    def ends(self) -> list[int]:
+        """The number of rows up to the end of each table's."""
+        return list(accumulate(self.groups[1::2].tolist()))
 
     def left(self, done: int) -> tuple[int, int]:
         """Return the table of the row with this number, and how many of its rows remain."""
-        group = bisect_right(self.ends, done)
-        return int(self.tables[group]), self.ends[group] - done
+        ends = self.ends
+        group = bisect_right(ends, done)
+        return int(self.groups[2 * group]), ends[group] - done
 
     def divided(self, rows: RowNumbers) -> Iterator[RowNumbers]:
         """Yield the part of an array over all rows that belongs to each table."""
         return (rows[first:end] for first, end in pairwise((0, *self.ends)))
 
+    def codes(self, catalog: Catalog, create: bool) -> tuple[RowNumbers, int]:
+        """Return the code of each row, -1 where there is no such fact, and how many these are.
 
-def batch_of(given: Mapping[str, Columns], catalog: Catalog) -> RowBatch:
-    """Return rows of ids by relation as one batch."""
-    tables = [catalog.table_number(relation) for relation in given]
-    source = [column for columns, _ in given.values() for column in columns]
-    return RowBatch(tables, [count for _, count in given.values()], source)
+        With `create` missing ones are created, without flags.
+        """
+        codes = np.empty(self.rows, np.int64)
+        done = 0
+        while True:
+            done, missing = table_kernels.find_or_enter(
+                catalog.descriptors, self.groups, self.source, done, create, codes
+            )
+            if done == self.rows:
+                return codes, missing
+            table, more = self.left(done)
+            catalog.tables[table].reserve(more, len(catalog.dictionary))
 
 
 def find_rows(given: Mapping[str, Columns], catalog: Catalog, create: bool) -> dict[str, RowSet]:
@@ -102,41 +106,38 @@ def find_rows(given: Mapping[str, Columns], catalog: Catalog, create: bool) -> d
 
     No entry is empty. A created fact has no flags.
     """
-    batch = batch_of(given, catalog)
-    numbers = np.empty(batch.rows, np.int64)
-    done = 0
-    while True:
-        done = int(change_kernels.find_or_enter(catalog.descriptors, *batch.parts, done, create, numbers))
-        if done == batch.rows:
-            break
-        table, missing = batch.left(done)
-        catalog.tables[table].reserve(missing, len(catalog.dictionary))
-    parts = dict(zip(given, batch.divided(numbers), strict=True))
-    if not create and (numbers < 0).any():
-        parts = {relation: rows[rows >= 0] for relation, rows in parts.items()}
-    return {relation: RowSet({relation: rows}) for relation, rows in parts.items() if len(rows)}
+    batch = RowBatch(given, catalog)
+    codes, missing = batch.codes(catalog, create)
+    parts = zip(given, batch.divided(codes), strict=True)
+    found = {relation: (part[part >= 0] if missing else part) & LOWER for relation, part in parts}
+    return {relation: RowSet({relation: rows}) for relation, rows in found.items() if len(rows)}
+
+
+def find_codes(given: Mapping[str, Columns], catalog: Catalog, create: bool) -> RowNumbers:
+    """Return the codes of the facts with the given ids; create missing ones or leave them out."""
+    if not given:
+        return NO_ROWS
+    codes, missing = RowBatch(given, catalog).codes(catalog, create)
+    return codes[codes >= 0] if missing else codes
 
 
 class GatheredRows(Mapping[str, Columns]):
     """Ids of facts by relation: column after column, relation after relation, in one array.
 
-    `counts` are of rows, `sizes` of ids; columns are cut out when a relation is read.
+    `places` has how many rows a relation has, and where its ids begin and end; columns are cut out when it is
+    read.
     """
 
-    def __init__(self, names: Sequence[str], counts: RowNumbers, sizes: RowNumbers, ids: Ids) -> None:
-        self._positions = {name: position for position, name in enumerate(names)}
-        self._counts = counts
-        self._ends = np.cumsum(sizes)
+    def __init__(self, places: Mapping[str, tuple[int, int, int]], ids: Ids) -> None:
+        self._places = places
         self._ids = ids
 
     def __getitem__(self, relation: str) -> Columns:
-        position = self._positions[relation]
-        count, end = int(self._counts[position]), int(self._ends[position])
-        first = int(self._ends[position - 1]) if position else 0
+        count, first, end = self._places[relation]
         return tuple(self._ids[start : start + count] for start in range(first, end, count)), count
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._positions)
+        return iter(self._places)
 
     def __len__(self) -> int:
-        return len(self._positions)
+        return len(self._places)

@@ -30,7 +30,6 @@ from tidelog.engine.columnar.transactions.row_sets import (
 )
 from tidelog.engine.flags import Flag, Where
 
-FEW = 4  # relations whose columns are gathered one by one
 COMPACT_FROM = 4096  # tombstones that are worth a compaction
 FIRST_LIST = 2 * BATCH
 JOURNAL = (
@@ -40,7 +39,6 @@ JOURNAL = (
     (layout.Z_JOURNAL_HIDDEN, np.int32),
     (layout.Z_JOURNAL_RANK, np.int32),
 )
-JOURNAL_PLACES = np.array([place for place, _ in JOURNAL])
 
 
 class ChangeBuffers:
@@ -50,7 +48,7 @@ class ChangeBuffers:
         self.state = workspace.state
         self.found: RowNumbers = memory.empty(FIRST_LIST, np.int64)
         self.journal: dict[int, npt.NDArray[Any]] = {}
-        self._addresses = np.zeros(len(JOURNAL), np.int64)  # reading an array's address is slow
+        self._journal_address = -1  # kept: reading an array's address is slow
         self.state[layout.Z_JOURNAL] = -1
         self._publish_found()
 
@@ -75,8 +73,14 @@ class ChangeBuffers:
         self.state[layout.Z_OUT_COUNT] = 0
 
     def _keep_journal(self, journal: dict[int, npt.NDArray[Any]]) -> None:
-        self.journal = journal
-        self._addresses[:] = [array.ctypes.data for array in journal.values()]
+        addresses = {place: array.ctypes.data for place, array in journal.items()}
+        self._journal_address = addresses.pop(layout.Z_JOURNAL)  # what says whether the journal is open
+        for place, address in addresses.items():
+            self.state[place] = address
+        self.state[layout.Z_JOURNAL_CAPACITY] = len(journal[layout.Z_JOURNAL])
+        if self.is_open:
+            self.resume()
+        self.journal = journal  # the former arrays stay alive until kernels know the new ones
 
     @property
     def is_open(self) -> bool:
@@ -90,8 +94,7 @@ class ChangeBuffers:
 
     def resume(self) -> None:
         """Write to the journal again."""
-        self.state[JOURNAL_PLACES] = self._addresses
-        self.state[layout.Z_JOURNAL_CAPACITY] = len(self.journal[layout.Z_JOURNAL])
+        self.state[layout.Z_JOURNAL] = self._journal_address
 
     def reserve(self, more: int) -> None:
         """Make room for this many more facts in each list."""
@@ -107,7 +110,6 @@ class ChangeBuffers:
                 self._keep_journal(
                     {place: memory.grown(array, journal_size, size) for place, array in self.journal.items()}
                 )
-                self.resume()
 
     def take(self) -> RowNumbers:
         """The codes of the facts found; the list is empty then."""
@@ -148,6 +150,7 @@ class Transactions:
         self._has_second_phase = False
         self._row_counts = NO_ROWS  # a zero per table
         self._settled = 0  # the length of the journal when the last stratum ended
+        self._most_dead = 0  # the most tombstones in a relation that the last transaction deleted from
 
     def join(self, participant: Participant) -> None:
         """Notify a participant how transactions end, the present one included."""
@@ -176,24 +179,42 @@ class Transactions:
         state, catalog = self.buffers.state, self.catalog
         if self._has_second_phase:
             kernels.look_back(catalog.descriptors, state)
-        journal_size = int(state[layout.Z_JOURNAL_COUNT])
-        deleted_codes, inserted_codes = np.empty(journal_size, np.int64), np.empty(journal_size, np.int64)
-        deleted_count, inserted_count = kernels.close_journal(
-            catalog.descriptors, state, deleted_codes, inserted_codes
+        size, arity = int(state[layout.Z_JOURNAL_COUNT]), catalog.descriptors.shape[1] - layout.COLUMNS
+        groups, rows = np.empty((size, 5), np.int64), np.empty(size, np.int64)
+        ids = np.empty(size * arity, np.int32)
+        split, end, self._most_dead = kernels.close_journal(
+            catalog.descriptors, state, self._no_counts, groups, rows, ids
         )
         self.buffers.close()
         catalog.epoch += 1
-        deleted, inserted = (
-            self.row_set(deleted_codes[:deleted_count]),
-            self.row_set(inserted_codes[:inserted_count]),
-        )
+        found = groups[:end].tolist()
+        ids = ids[: found[-1][-1]].copy() if found else ids  # as few as they are: they live with the delta
+        deleted, inserted = self._net(found[:split], rows, ids), self._net(found[split:], rows, ids)
         changed = {**deleted.rows, **inserted.rows}
         for relation in changed if catalog.has_change_log else ():
-            rows = deleted.rows.get(relation, NO_ROWS), inserted.rows.get(relation, NO_ROWS)
-            catalog.table(relation).log_changes(*rows)
+            logged = deleted.rows.get(relation, NO_ROWS), inserted.rows.get(relation, NO_ROWS)
+            catalog.table(relation).log_changes(*logged)
         for participant in self.participants:
             participant.on_commit(changed)
         return deleted, inserted
+
+    def _net(self, groups: Sequence[Sequence[int]], rows: RowNumbers, ids: Ids) -> RowSet:
+        """Return the facts of groups that a kernel has written; see `change_kernels.write_net`."""
+        if not groups:
+            return EMPTY
+        named, places = {}, {}
+        for table, first, end, first_id, end_id in groups:
+            name = self.catalog.tables[table].name
+            named[name] = rows[first:end]
+            places[name] = end - first, first_id, end_id
+        return RowSet(named, GatheredRows(places, ids))
+
+    @property
+    def _no_counts(self) -> RowNumbers:
+        """A zero per table, in which kernels count."""
+        if len(self._row_counts) < len(self.catalog.descriptors):
+            self._row_counts = np.zeros(len(self.catalog.descriptors), np.int64)
+        return self._row_counts
 
     def roll_back(self) -> None:
         """Restore flags and counters as they were when the transaction began."""
@@ -228,10 +249,9 @@ class Transactions:
     def compact_if_sparse(self, relations: Iterable[str]) -> None:
         """Compact the relations in which most rows are tombstones; sets of facts become invalid."""
         catalog = self.catalog
-        numbers = [catalog.table_number(relation) for relation in relations]
-        if not numbers or catalog.descriptors[numbers, layout.DEAD].max() <= COMPACT_FROM:
+        if self._most_dead <= COMPACT_FROM:
             return
-        for table in (catalog.tables[number] for number in numbers):
+        for table in map(catalog.table, relations):
             if table.dead > COMPACT_FROM and 2 * table.dead > len(table):
                 catalog.compact(table)
 
@@ -242,16 +262,14 @@ class Transactions:
         if not len(codes):
             return EMPTY
         catalog = self.catalog
-        if len(self._row_counts) < len(catalog.descriptors):
-            self._row_counts = np.zeros(len(catalog.descriptors), np.int64)
         most = min(len(codes), len(catalog.tables))
         tables, starts = np.empty(most, np.int64), np.empty(most + 1, np.int64)
         rows = np.empty(len(codes), np.int64)
-        table_count = int(kernels.group_rows(codes, self._row_counts, tables, starts, rows))
+        table_count = int(kernels.group_rows(codes, self._no_counts, tables, starts, rows))
         tables, starts = tables[:table_count], starts[: table_count + 1]
         ranges = zip(tables.tolist(), pairwise(starts.tolist()), strict=True)
         named = {catalog.tables[table].name: rows[first:end] for table, (first, end) in ranges}
-        return RowSet(named, (tables, starts, rows))
+        return RowSet(named)
 
     def none(self) -> RowSet:
         """Return the empty set."""
@@ -280,23 +298,13 @@ class Transactions:
 
     def ids(self, facts: Any) -> Mapping[str, Columns]:
         """Return the ids of the facts, as columns and their length, by relation."""
-        if facts.groups is None or len(facts.rows) <= FEW:
-            table = self.catalog.table
-            return {
-                relation: (tuple(column[rows] for column in table(relation).columns), len(rows))
-                for relation, rows in facts.rows.items()
-            }
-        return self._gathered(facts)
-
-    def _gathered(self, facts: RowSet) -> GatheredRows:
-        """Return the same for facts in groups, whose columns are cut out when a relation is read."""
-        assert facts.groups is not None
-        tables, starts, rows = facts.groups
-        counts = starts[1:] - starts[:-1]
-        sizes = self.catalog.descriptors[tables, layout.ARITY] * counts
-        ids = np.empty(int(sizes.sum()), np.int32)
-        kernels.gather(self.catalog.descriptors, tables, counts, rows, ids)
-        return GatheredRows(tuple(facts.rows), counts, sizes, ids)
+        if facts.ids is not None:
+            return facts.ids  # type: ignore[no-any-return]
+        table = self.catalog.table
+        return {
+            relation: (tuple(column[rows] for column in table(relation).columns), len(rows))
+            for relation, rows in facts.rows.items()
+        }
 
     def select(self, facts: Any, where: Where) -> RowSet:
         """Return the facts whose flags match."""
