@@ -33,8 +33,8 @@ from tidelog.data.relation import Relation, misfit_error
 from tidelog.data.typed_columns import Misfit, to_typed
 from tidelog.engine import exchange
 from tidelog.engine.exchange import Collision, Listener, Lost
-from tidelog.equality import distributed as equality
 from tidelog.engine.missing_values import missing_columns
+from tidelog.equality import distributed as equality
 from tidelog.errors import Diagnostic, Inconsistent, TidelogError, codes
 from tidelog.errors.codes import EXCHANGE_FAILED
 from tidelog.io.arrow_files import read_arrow_data, wanted_columns
