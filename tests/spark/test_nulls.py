@@ -228,7 +228,7 @@ def test_rows_without_a_value_are_counted_over_tasks(spark: SparkSession, partit
         assert derived["number"].count() == 22
         assert derived.observation.has_missing
         assert sorted((row.place, row.function, row.rows) for row in derived.missing.collect()) == [
-            ("<text>:2:37", "INT", 2),
+            ("<text>:2:38", "INT", 2),
             ("<text>:3:5", "/", 1),
             ("<text>:4:5", "INT", 22),
         ]

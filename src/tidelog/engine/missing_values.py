@@ -501,9 +501,10 @@ def first_row(missing: MissingValues, writing: Writing) -> str:
     """Return the first row as text, such as `?s = "x"`; empty if the function depends on no variable."""
     shown = [
         f"?{name} = {shortened(writing.value(value), WIDEST_VALUE)}"
-        for name, value in missing.values[:MOST_VALUES]
+        for name, value in missing.values
+        if not name.startswith("_")  # the program has no name for it, as for `#count(?x)` in a head
     ]
-    return ", ".join(shown) + (", …" if len(missing.values) > MOST_VALUES else "")
+    return ", ".join(shown[:MOST_VALUES]) + (", …" if len(shown) > MOST_VALUES else "")
 
 
 def message_of(function: str, rows: int, first: str, is_complete: bool = True) -> str:

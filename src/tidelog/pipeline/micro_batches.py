@@ -559,6 +559,8 @@ class _BatchRun:
     def _note_missing(self, delta: Delta) -> None:
         """Count the facts that scripts delete but that did not exist."""
         for notice in delta.notices:
+            if notice.code == codes.ROWS_DROPPED:
+                continue
             self._tally.missing += 1
             if any(each.format == "changes" and each.missing == "reject" for each in self._batches.streams):
                 text = notice.span.text if notice.span is not None else ""

@@ -97,7 +97,7 @@ class Delta:
     ) -> None:
         self.number = number  # of the transaction, counted from 1
         self.seconds = seconds  # that it took
-        self.notices = notices  # facts to delete that did not exist, where that is no error
+        self.notices = notices  # facts to delete that did not exist, if no error; rows without a value
         self._watched = watched or {}  # live queries, by the relations of their answers
         self._schema = schema
         self._net = change

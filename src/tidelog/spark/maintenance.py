@@ -535,7 +535,7 @@ class Changes(Mapping[str, DataFrame]):
 
     @property
     def notices(self) -> tuple[Diagnostic, ...]:
-        """Facts to delete that did not exist."""
+        """Facts to delete that did not exist, and rows that rules drop because a function has no value."""
         return () if self.delta is None else self.delta.notices
 
     @property
