@@ -272,7 +272,8 @@ def _in_order(names: Sequence[str], *driven: DrivenBodies) -> tuple[str, ...]:
         neighbours[source].append((target, entering))
         neighbours[target].append((source, leaving))
     ready = [name for name in names if not (leaving[name] and entering[name])]
-    first, last = [], []
+    first: list[str] = []
+    last: list[str] = []
     while waiting:
         name = ready.pop() if ready else max(waiting, key=lambda name: leaving[name] - entering[name])
         if name not in waiting:
