@@ -14,7 +14,14 @@ from tests.temporal.oracle import REACH, Points, cells_of, operated
 from tidelog.errors import EvaluationError
 from tidelog.logic.intervals import Interval
 from tidelog.temporal.interval_kernels import INFINITY
-from tidelog.temporal.interval_table import IntervalLists, Timeline, single
+from tidelog.temporal.interval_table import (
+    IntervalLists,
+    TimedTable,
+    Timeline,
+    concatenate,
+    empty_lists,
+    single,
+)
 from tidelog.temporal.metric_rules import evaluate_metric
 
 UNARY = ("boxminus", "boxplus", "diamondminus", "diamondplus")
@@ -119,6 +126,44 @@ def test_sets_of_points(first: list[Interval], second: list[Interval]) -> None:
     assert cells(one.united(other, numbers, others), timeline) == expected[0] | expected[1]
     assert cells(one.intersected(other, numbers, others), timeline) == expected[0] & expected[1]
     assert cells(one.without(other, numbers, others), timeline) == expected[0] - expected[1]
+
+
+@given(st.lists(UNIONS, min_size=1, max_size=4), st.lists(UNIONS, max_size=6), st.data())
+def test_points_without_those_of_matching_facts(
+    lists: list[list[Interval]], facts: list[list[Interval]], data: st.DataObject
+) -> None:
+    # Fact i of the table is (i, key); the row of list j has a key in its second place.
+    timeline, keys = Timeline(), st.integers(0, 2)
+    window = data.draw(st.none() | st.tuples(st.sampled_from(UNARY), st.sampled_from(WINDOWS)))
+    table = TimedTable("p", 2)
+    fact_keys = [data.draw(keys) for _ in facts]
+    for number, (key, intervals) in enumerate(zip(fact_keys, facts, strict=True)):
+        numbers = table.number(np.array([[number], [key]], np.int32))
+        table.gain(numbers[: len(intervals)], listed(intervals, timeline))
+    given_keys = [data.draw(keys) for _ in lists]
+    rows = np.array([[9] * len(lists), given_keys], np.int32)
+    some = concatenate([listed(one, timeline) if one else empty_lists(1) for one in lists])
+    by = np.zeros(0, np.int64) if window is None else timeline.operator(*window)
+    left = table.without_matches(some, rows, some.numbers, np.array([1]), (1,), by)
+    for number, (key, intervals) in enumerate(zip(given_keys, lists, strict=True)):
+        expected = cells_of(intervals)
+        for fact_key, points in zip(fact_keys, map(cells_of, facts), strict=True):
+            if fact_key == key:
+                expected -= points if window is None else operated(*window, (points,))
+        assert cells(left.take(np.array([number])), timeline) & set(NEAR) == expected & set(NEAR)
+
+
+def test_there_is_room_for_any_number_of_pieces() -> None:
+    timeline, table = Timeline(), TimedTable("p", 2)
+    points = [Interval(Fraction(number), Fraction(number)) for number in range(200)]
+    rows = np.array([range(200), [7] * 200], np.int32)
+    table.gain(table.number(rows), single(*timeline.encode(points)))
+    whole = listed([Interval(Fraction(-1), Fraction(200))], timeline)
+    by = np.zeros(0, np.int64)
+    left = table.without_matches(
+        whole, np.array([[7]], np.int32), np.zeros(1, np.int64), np.array([0]), (1,), by
+    )
+    assert left.size == 201
 
 
 @given(SOME, st.integers(1, 12))

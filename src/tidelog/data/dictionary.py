@@ -275,7 +275,7 @@ class Dictionary:
         return ids
 
     def place_in_window(self, kind: Kind, extra: int, ids: Ids) -> None:
-        """Let numbers be found that are in the columns already, all of one kind and scale."""
+        """Enter numbers of one kind and scale that are in the columns already."""
         if kind is not Kind.INTEGER and (kind is not Kind.DECIMAL or not 0 < extra < kernels.WINDOWS):
             return
         numbers = self.payload[ids]

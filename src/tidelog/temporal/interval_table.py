@@ -513,7 +513,7 @@ class TimedTable:
             index.heads,
             index.following,
             given,
-            np.arange(len(positions)),
+            places,
         )
         while True:
             room = _room(count, size)
