@@ -172,4 +172,3 @@ class StratumPlans:
         self._driven = {}
         self._without_links = None
         return True
-
