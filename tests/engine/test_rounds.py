@@ -21,7 +21,7 @@ from tidelog.engine.columnar.storage import table
 from tidelog.engine.events import Event, RoundEnded, RoundsRan, RuleRan, Tally
 from tidelog.errors import EvaluationError
 from tidelog.logic.conversions import exact
-from tidelog.plan.plan_cache import Freshness
+from tidelog.plan.join_order import Freshness
 
 COUNTING = """
 b(0) . c(1) . d(1) .

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from tidelog.plan.plan_cache import Freshness, PlanCache, PlannedSizes
+from tidelog.plan.join_order import Freshness, PlanCache, PlannedSizes
 
 
 @pytest.mark.parametrize(

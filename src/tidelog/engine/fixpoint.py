@@ -31,7 +31,7 @@ from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.values import Value
 from tidelog.plan.algebra import Part
 from tidelog.plan.compile import aggregate_plans, collected_variables, delta_pivots, delta_plan, full_plan
-from tidelog.plan.plan_cache import Freshness, PlannedSizes
+from tidelog.plan.join_order import Freshness, PlannedSizes
 from tidelog.rewrite.auxiliary_relations import SEPARATOR, ClosureModule, is_long, pieces, recognise
 from tidelog.rewrite.renaming import with_predicates
 

@@ -17,7 +17,7 @@ from heapq import heapify, heappop, heappush
 from itertools import chain, pairwise
 from time import perf_counter
 
-from tidelog.data.rows import NO_NET, NetRows, Rows, total
+from tidelog.data.rows import NO_NET, NetRows, Rows
 from tidelog.engine.events import (
     Listener,
     MaintenanceEnded,
@@ -510,8 +510,8 @@ def _stages(before: Rules, after: Rules) -> Sequence[Rules]:
 
 
 def _beginning(name: str, update: Update) -> MaintenanceStarted:
-    removed, added = total(update.removed), total(update.added)
-    return MaintenanceStarted(name, removed, added, len(update.rules_removed), len(update.rules_added))
+    rules = len(update.rules_removed), len(update.rules_added)
+    return MaintenanceStarted(name, update.removals, update.additions, *rules)
 
 
 def _affected(schedule: Schedule, explicit: Iterable[str], changed: Iterable[str]) -> list[int]:

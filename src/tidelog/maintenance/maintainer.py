@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import field, replace
 from typing import Protocol
 
-from tidelog.data.rows import Rows
+from tidelog.data.rows import Rows, total
 from tidelog.engine.events import Listener
 from tidelog.engine.protocol import EngineParts
 from tidelog.logic.program import Program, Rule
@@ -32,6 +32,12 @@ class Update:
     added: Mapping[str, Rows]
     rules_removed: tuple[Rule, ...] = ()
     rules_added: tuple[Rule, ...] = ()
+    removals: int = field(init=False, compare=False)  # how many facts are removed, counted once
+    additions: int = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "removals", total(self.removed))
+        object.__setattr__(self, "additions", total(self.added))
 
     def __bool__(self) -> bool:
         return bool(self.removed or self.added or self.rules_removed or self.rules_added)

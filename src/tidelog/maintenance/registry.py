@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from tidelog.data.rows import total
 from tidelog.engine.events import Listener, MaintainerChosen, MarkingDecided
 from tidelog.engine.flags import CounterKind
 from tidelog.engine.interrupts import made_once
@@ -417,7 +416,7 @@ class Auto:
 
     def _choose(self, update: Update, before: Program, after: Program) -> MaintainerChosen:
         """Choose the maintainer that is expected to be fastest, with the reason."""
-        changed = total(update.removed) + total(update.added)
+        changed = update.removals + update.additions
         is_counted = self.engine.counters.kind is CounterKind.RANK
         if self._may_mark and after.rules is before.rules:
             is_cheaper, reason = self._without_counters(update, before)
@@ -436,7 +435,7 @@ class Auto:
         at_most = slopes.at_most(shares)
         if not at_most.is_expensive(is_counted):
             return MaintainerChosen(RANKS, f"at most {at_most}")
-        predicted = predict(shares, total(update.added), slopes.weights, self.engine)
+        predicted = predict(shares, update.additions, slopes.weights, self.engine)
         name = "recompute" if predicted.is_expensive(is_counted) else RANKS
         return MaintainerChosen(name, str(predicted))
 
@@ -457,7 +456,7 @@ class Auto:
         if sum(map(self.engine.storage.size, program.derived)) < WORTH_WEIGHING:
             return False, f"fewer than {WORTH_WEIGHING:,} facts are derived: they are cheap to count"
         shares = shares_of(update, self.engine.storage)
-        predicted = predict(shares, total(update.added), self._estimates(program), self.engine)
+        predicted = predict(shares, update.additions, self._estimates(program), self.engine)
         instances = f"about {_rounded(predicted.counted)} instances"
         if predicted.counted < WORTH_RENTING:
             return False, f"{instances} are cheap to count"

@@ -11,7 +11,7 @@ from tidelog.engine.protocol import EngineParts
 from tidelog.logic.program import Rule
 from tidelog.plan.algebra import ChangePlan, Part
 from tidelog.plan.change_plans import ChangePlanMaker
-from tidelog.plan.plan_cache import Freshness, PlanCache, PlannedSizes
+from tidelog.plan.join_order import Freshness, PlanCache, PlannedSizes
 from tidelog.records import dataclass
 
 FRESHNESS = Freshness(grown=4, small=64, shrinks=True)

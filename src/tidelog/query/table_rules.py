@@ -14,8 +14,7 @@ from tidelog.logic.strata import components, dependency_graph
 from tidelog.logic.values import Value
 from tidelog.plan.algebra import ANSWERED, ASKED, CALLED, COLLECTED, CONTEXT, JOINED
 from tidelog.plan.compile import collected_variables, delta_pivots, delta_plan, full_plan
-from tidelog.plan.join_order import Statistics
-from tidelog.plan.plan_cache import Freshness, PlannedSizes
+from tidelog.plan.join_order import Freshness, PlannedSizes, Statistics
 from tidelog.records import dataclass
 from tidelog.rewrite.auxiliary_relations import SEPARATOR, Cost, Passing, split_rules, unknown_sizes
 from tidelog.rewrite.factoring import Binding, Guarded, factor, linearise, relaxed

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from tidelog.data.rows import Rows, distinct, select, total, without
+from tidelog.data.rows import Rows, distinct, select, without
 from tidelog.engine.events import MissingValues, Notice, ValuesMissing
 from tidelog.engine.flags import Flag
 from tidelog.engine.interrupts import INTERRUPTS
@@ -494,9 +494,9 @@ class _Normalising:
             for name in removed.keys() & added.keys():
                 removed[name] = without(removed[name], added[name])
         new = self._new(added) if added else added
-        change.inserted = total(new)
         rules = () if outcome is None else (outcome.removed, outcome.added)
         change.update = Update(_present(removed), _present(new), *rules)
+        change.inserted = change.update.additions
         return change.update, notices
 
     def _settle_times(self, removed: Mapping[str, Rows]) -> dict[str, Rows]:

@@ -406,6 +406,6 @@ class Applier:
 
 def _count(tally: Tally, loaded: int, derived: int, update: Update, net: NetChange) -> None:
     """Update the numbers of explicit and derived facts in the tally after an update."""
-    explicit = total(update.added) - total(update.removed)
+    explicit = update.additions - update.removals
     tally.loaded = loaded + explicit
     tally.derived = derived + total(net.added) - total(net.removed) - explicit

@@ -119,7 +119,8 @@ class ColumnarClosures(Participant, CatalogObserver):
 
     def _end_transaction(self) -> None:
         """Release the used structures, and stop participating in transactions if no relation is closed."""
-        self._used = UsedStructures()
+        if self._used.existing or self._used.created:
+            self._used = UsedStructures()
         if not self.closed:
             self.catalog.ignore(self)
             self.transactions.leave(self)
