@@ -1,4 +1,4 @@
-"""Join order: the order in which a rule's literals are matched, by estimates of sizes, and how long it fits."""
+"""Join order: in which order a rule's literals are matched, by estimates of sizes, and how long that fits."""
 
 from __future__ import annotations
 
