@@ -323,7 +323,10 @@ def _needed(rule: Rule) -> Iterator[Variable]:
 
 
 def _named(rule: Rule, meaning: tuple[object, ...]) -> str:
-    from _blake2 import blake2b  # as `hashlib` has it, without loading OpenSSL
+    try:
+        from _blake2 import blake2b  # as `hashlib` has it, without loading OpenSSL
+    except ImportError:  # it is not public
+        from hashlib import blake2b
 
     digest = blake2b(repr(meaning).encode(), digest_size=DIGEST_BYTES).hexdigest()
     return f"{rule.head.predicate}{SEPARATOR}{digest}"

@@ -102,6 +102,12 @@ class Accumulators:
             self.results = memory.grown(self.results, used, size)
             self.results[used:] = -1
 
+    @property
+    def rows(self) -> Words:
+        """The number of rows of each group."""
+        rows: Words = self.words[:, A_ROWS]
+        return rows
+
     def reset(self, groups: RowNumbers) -> None:
         """Begin with groups without rows."""
         places = self.words[groups, A_DETAILS]

@@ -14,6 +14,7 @@ from dataclasses import field
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tidelog.compiled import kernel
 from tidelog.data.rows import Ids
@@ -23,18 +24,15 @@ from tidelog.engine.columnar.storage.catalog import Catalog, CatalogObserver
 from tidelog.engine.columnar.storage.storage import ColumnarStorage
 from tidelog.engine.columnar.storage.table import Table
 from tidelog.engine.columnar.storage.table_kernels import find_or_enter
-from tidelog.engine.columnar.transactions.accumulators import (
-    A_ROWS,
-    FIRST_GROUPS,
-    Accumulators,
-    Marks,
-)
 from tidelog.engine.columnar.transactions.row_sets import EMPTY, NO_ROWS, RowNumbers, RowSet
 from tidelog.engine.columnar.transactions.transactions import Participant, Transactions
 from tidelog.engine.protocol import Aggregated
 from tidelog.logic.program import Atom, Constant, Term
 from tidelog.records import dataclass
 
+Marks = npt.NDArray[np.bool_]
+
+FIRST_GROUPS = 64
 VACUUM_FROM = 4096
 
 
@@ -50,6 +48,9 @@ class KnownGroups:
     """The groups of one rule: a table of their keys, whether each is known, and its accumulators."""
 
     def __init__(self, aggregated: Aggregated) -> None:
+        # Loaded when the first group changes: a program that is only run does without.
+        from tidelog.engine.columnar.transactions.accumulators import Accumulators
+
         rule = aggregated.rule
         self.aggregated = aggregated
         self.read = rule.read | {rule.head.predicate}
@@ -121,7 +122,7 @@ class KnownGroups:
         count = len(self.table)
         if count < self.vacuum_at:
             return self
-        rows = self.accumulators[0].words[:count, A_ROWS]
+        rows = self.accumulators[0].rows[:count]
         groups = np.flatnonzero(self.is_known[:count] & (rows > 0))
         kept = KnownGroups(self.aggregated)
         kept.accumulators = tuple(accumulators.only(groups) for accumulators in self.accumulators)
@@ -180,8 +181,7 @@ class ColumnarAggregates(Participant, CatalogObserver):
         self.exchanged += len(groups) - int(np.count_nonzero(is_asked))
         relation = aggregated.rule.head.predicate
         results = known.results(groups)
-        has_rows = known.accumulators[0].words[groups, A_ROWS] > 0
-        self._count_without_value(results, ~is_asked & has_rows)
+        self._count_without_value(results, ~is_asked & (known.accumulators[0].rows[groups] > 0))
         is_changed = ~is_asked & _differ(former, results)
         keys = known.keys(groups)
         return (
