@@ -158,8 +158,8 @@ STEPS = (
     ("tidelog.reasoner.storing:StoreKeeper.append", "before", 1),
     ("tidelog.reasoner.storing:StoreKeeper.append", "after", 1),
     ("tidelog.reasoner.storing:StoreKeeper._confirm", "before", 1),
-    ("tidelog.cli.commands.spark_commands:Batches.take", "before", 1),
-    ("tidelog.cli.commands.spark_commands:Batches.take", "after", 1),
+    ("tidelog.cli.commands.spark_commands:BatchReport.record", "before", 1),
+    ("tidelog.cli.commands.spark_commands:BatchReport.record", "after", 1),
     ("tidelog.spark.maintenance:fetch", "before", 2),
 )
 
