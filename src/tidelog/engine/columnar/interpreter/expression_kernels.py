@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, prefetch, subroutine
+from tidelog.compiled import bytes_at, doubles_at, inlined, int32_at, int64_at, prefetch, subroutine
 from tidelog.data.dictionary_kernels import (
     D_CAPACITY,
     D_EXTRA,
@@ -276,7 +276,7 @@ def apply_to_one(
     operation: Any, argument: Any, rows: Any, kind: Any, number: Any, extra: Any, ids: Any
 ) -> None:
     """Replace each operand by the result of an operation."""
-    real = number.view(np.float64)
+    real = doubles_at(number.ctypes.data, len(number))
     for row in range(rows):
         its = np.int64(kind[row])
         if its <= ASK:
@@ -423,8 +423,8 @@ def apply_to_numbers(operation: Any, rows: Any, left: Any, right: Any) -> None:
     """Replace each left operand by the result of an operation on numbers."""
     kind, number, extra, ids = left
     other_kind, other, other_extra, _ = right
-    real = number.view(np.float64)
-    other_real = other.view(np.float64)
+    real = doubles_at(number.ctypes.data, len(number))
+    other_real = doubles_at(other.ctypes.data, len(other))
     for row in range(rows):
         one, two = np.int64(kind[row]), np.int64(other_kind[row])
         ids[row] = -1
@@ -497,8 +497,8 @@ def compare_operands(D: Any, row: Any, left: Any, right: Any) -> Any:
     if one >= INTEGER and one <= BIG and two >= INTEGER and two <= BIG:
         if one == BIG or two == BIG:
             return np.int64(UNCERTAIN)
-        real = number.view(np.float64)[row]
-        other_real = other.view(np.float64)[row]
+        real = doubles_at(number.ctypes.data, len(number))[row]
+        other_real = doubles_at(other.ctypes.data, len(other))[row]
         if one == DOUBLE and two == DOUBLE:
             return np.int64(real > other_real) - np.int64(real < other_real)
         if two == DOUBLE:
