@@ -51,7 +51,7 @@ from tidelog.records import dataclass
 
 NONE: Final = Constant(iri(f"{PRIVATE}no-value"))
 NEVER_FAILING: Final = frozenset({"=", "!="})
-MOST_ROWS: Final = 1_000_000  # that are counted of one rule
+MOST_ROWS: Final = 1_000  # that are counted of one rule: more take as long to find as the rule to run
 MOST_NOTES: Final = 5  # of one load or change; the other functions are summed up
 MOST_VALUES: Final = 4  # of the first row
 WIDEST_VALUE: Final = 60
