@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
@@ -280,3 +281,20 @@ def test_a_change_reports_the_rows_that_it_brings(
         assert len(delta.notices) == len(describe_missing(heard.missing, Writing()))
         assert heard.counts(program) == expected
         before = after
+
+
+@pytest.mark.parametrize("maintainer", MAINTAINERS)
+def test_a_group_that_a_change_leaves_without_a_value_is_reported(maintainer: str) -> None:
+    """When its rows are folded, at first, and when they are exchanged, from then on."""
+    text = "@declare m(x: any, v: any) . m(1, 2) . total(?x, #sum(?v)) :- m(?x, ?v) ."
+    reasoner = tl.Reasoner(tl.parse(text), maintainer=maintainer)
+    reasoner.materialise()
+    reported = ["`#sum` has no value for 1 group, which derives nothing: ?x = 2"]
+    for script, expected in (
+        ('+ m(2, "y") .', reported),
+        ('+ m(2, "z") .', reported),
+        ("+ m(2, 5) .", []),
+        ("- m(2, 5) .", reported),
+        ('- m(2, "y") . - m(2, "z") .', []),
+    ):
+        assert [notice.message for notice in reasoner.apply(script).notices] == expected
